@@ -3,9 +3,10 @@
     python benchmarks/models.py                        # all, widths 64 and 256, 2,000 networks
     python benchmarks/models.py gpt2 vit --samples 500 --widths 64 --limit
 
-Each width has an import of its own, with variances as they are there (`at=`).  Needs benchmarks/models.txt beside
-the package.  z is the largest deviation of a variance of an output, module against program, in standard errors; p the
-smallest p-value of Kolmogorov and Smirnov, and how many variables it is the smallest of.
+Each width has an import of its own, with variances as they are there (`at=`).  Seconds are those of the processor, of
+an import without its own comparison with the module, and with it.  Needs benchmarks/models.txt beside the package.  z
+is the largest deviation of a variance of an output, module against program, in standard errors; p the smallest p-value
+of Kolmogorov and Smirnov, and how many variables it is the smallest of.
 """
 
 from __future__ import annotations
@@ -198,25 +199,32 @@ def models() -> dict[str, tuple[Callable[[int], Any], Any]]:
 
 def row(name: str, make: Callable[[int], Any], inputs: Any, widths: Sequence[int], samples: int, limit: bool) -> None:
     for width in widths:
-        began = time.process_time()
+        took: list[float] = []
         try:
-            program = tp.from_torch(make, inputs, at=width)
+            for check in (False, False, True):  # the first also loads what is needed
+                began = time.process_time()
+                program = tp.from_torch(make, inputs, at=width, check=check)
+                took.append(time.process_time() - began)
         except tp.ProgramError as refused:
             print(f"{name:15} refused: {str(refused).splitlines()[0]}", flush=True)
             return
-        took, began = time.process_time() - began, time.process_time()
+        began = time.process_time()
         grade = tp.Program.from_netsor(program.netsor).check().grade  # the import has judged its own
         checked, began = time.process_time() - began, time.process_time()
         found = tp.compare_torch(program, make, inputs, width, samples, limit=limit)
         drawn = time.process_time() - began
+        notes = [note for note in program.imported.notes if "not compared" in note]
         lines = len(program.imported.text.splitlines())
         z, p = max(abs(r.z_variance) for r in found.rows), min(r.ks_p for r in found.rows)
         variances = "  ".join(f"{r.variance:.4f}|{r.limit_variance:.4f}" for r in found.rows[:3])
         print(
-            f"{name:15} n={width:<4} import {took:5.1f} s  {grade:9} {checked:4.1f} s  {lines:3} lines  z {z:4.2f}  "
-            f"p {p:.3f} of {len(found.rows)}  variance module|program {variances}  ({drawn:.0f} s)",
+            f"{name:15} n={width:<4} import {took[1]:4.1f} s, compared {took[2]:4.1f} s  {grade:9} {checked:4.1f} s  "
+            f"{lines:3} lines  z {z:4.2f}  p {p:.3f} of {len(found.rows)}  variance module|program {variances}  "
+            f"({drawn:.0f} s)",
             flush=True,
         )
+        for note in notes:
+            print(f"{'':15} {note}", flush=True)
         if limit and found.limit is not None:
             z = max(abs(r.z_variance) for r in found.limit.rows)
             variances = "  ".join(f"{r.limit_variance:.4f}" for r in found.limit.rows[:3])

@@ -321,6 +321,12 @@ def _take_operation(captured: Captured, traces: tuple[_Trace, _Trace], pair: tup
         for node, trace in zip(pair, traces, strict=True):
             shapes = {} if known else {a.name: torch.zeros(a.meta["val"].shape) for a in node.all_input_nodes}
             trace.values[node.name] = _computed(node, shapes | trace.values)
+    elif any(isinstance(size, torch.SymInt) for value in tree_leaves(one.meta.get("val")) for size in np.shape(value)):
+        raise refusal(
+            _place(one),
+            "numbers of the network decide how many entries are read",
+            "keep all entries, and multiply by (x > c), which is 1 or 0",
+        )
     else:
         args, kwargs = zip(*map(_arguments, pair), strict=True)
         sizes = tuple(_shape(node.meta.get("val")) for node in pair)

@@ -234,6 +234,16 @@ def _in_groups(kind: Callable[..., Any]) -> Callable[..., Any]:
     return apply
 
 
+def _threshold(x: Any, least: float, value: float) -> Any:
+    """x where it is above a number, and a value elsewhere."""
+    return torch.clamp(x, min=least) if least == value else torch.where(x > least, x, value)
+
+
+def _mask(x: Any) -> Any:
+    """Where numbers are not 0."""
+    return x if x.dtype == torch.bool else x != 0
+
+
 def table() -> dict[Any, Callable[..., Any]]:
     """What is written out as what."""
     aten = torch.ops.aten
@@ -323,4 +333,15 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.stack.default: lambda parts, dim=0: torch.cat([part.unsqueeze(dim) for part in parts], dim),
         aten.repeat_interleave.self_int: _repeated,
         aten.hardswish.default: lambda x: x * torch.clamp(x / 6 + 0.5, 0, 1),
+        aten.threshold.default: _threshold,
+        aten.cosh.default: lambda x: (x.exp() + (-x).exp()) * 0.5,
+        aten.sinh.default: lambda x: (x.exp() - (-x).exp()) * 0.5,
+        aten.sinc.default: lambda x: (x * math.pi).sin() / (x * math.pi),
+        aten.asinh.default: lambda x: (x + (x * x + 1).sqrt()).log(),
+        aten.special_ndtr.default: lambda x: (x * 0.5**0.5).erf() * 0.5 + 0.5,
+        aten.sgn.default: torch.sign,
+        aten.fmax.default: torch.maximum,
+        aten.fmin.default: torch.minimum,
+        aten.logical_and.default: lambda x, other: _mask(x) & _mask(other),
+        aten.logical_or.default: lambda x, other: _mask(x) | _mask(other),
     }

@@ -231,12 +231,65 @@ def leaky(sketch: Sketch, operation: TracedCall) -> Result:
     return replace(value, expr=call("leaky_relu", value.expr, Number(whole(float(np.ravel(slope.arrays[0])[0])))))
 
 
+# ---- masks: numbers 1 and 0 where numbers of the network decide ----------------------------------------------------
+
+
+@rule("gt", "lt", "ge", "le")
+def compared(sketch: Sketch, operation: TracedCall) -> Result:
+    """1 where a tensor is larger than another, or smaller, and 0 elsewhere."""
+    kind, sides = operation.operation.kind, [operation.tensor(0), operation.tensor(1, "other")]
+    if any(isinstance(side, FixedTensor) and not np.isfinite(side.arrays[0]).all() for side in sides):
+        raise sketch.refuse("numbers of the network are compared with infinity", "compare them with a finite number")
+    one, other = sides if kind in ("gt", "le") else reversed(sides)
+    value = sketch.settled(added(sketch, one, other, -1))
+    value = replace(value, expr=call("step", value.expr), power=Fraction(0))
+    return value if kind in ("gt", "lt") else opposite(value)
+
+
+def opposite(mask: Traced) -> Traced:
+    """1 where a mask is 0, and 0 where it is 1."""
+    expr = mask.expr
+    twice = is_call(expr, "subtract") and expr.children[0] == Number(1)
+    return replace(mask, expr=expr.children[1] if twice else call("subtract", Number(1), expr))
+
+
+@rule("bitwise_not", "logical_not")
+def inverted(sketch: Sketch, operation: TracedCall) -> Result:
+    """Where a mask is not true."""
+    return opposite(random(sketch, operation.tensor(0)))
+
+
+@rule("__and__", "bitwise_and", "__or__", "bitwise_or")
+def combined(sketch: Sketch, operation: TracedCall) -> Result:
+    """Where both masks are true, or one of them."""
+    masks = [operation.tensor(0), operation.tensor(1, "other")]
+    one, other = (mask.each(np.float64) if isinstance(mask, FixedTensor) else mask for mask in masks)
+    both = multiplied(sketch, one, other)
+    return both if "and" in operation.operation.kind else added(sketch, added(sketch, one, other), both, -1)
+
+
+def _weighed(sketch: Sketch, mask: Traced, yes: Any, no: Any) -> Traced:
+    """One tensor times a mask, and another times its opposite."""
+    if any(isinstance(branch, FixedTensor) and not np.all(branch.arrays[0] > NEVER) for branch in (yes, no)):
+        raise sketch.refuse(
+            "numbers of the network decide what is minus infinity",
+            "mask by indices, or multiply by (x > c), which is 1 or 0, after the softmax",
+        )
+    pairs = (mask, yes), (opposite(mask), no)
+    terms = [
+        multiplied(sketch, own, branch)
+        for own, branch in pairs
+        if not isinstance(branch, FixedTensor) or np.any(branch.arrays)
+    ]
+    return added(sketch, *terms) if len(terms) == 2 else terms[0]
+
+
 @rule("where")
 def chosen(sketch: Sketch, operation: TracedCall) -> Result:
-    """One of two tensors, by a fixed mask."""
+    """One of two tensors, by a mask."""
     mask, yes, no = (operation.tensor(k) for k in range(3))
     if not isinstance(mask, FixedTensor):
-        raise sketch.refuse("a choice depends on numbers that flow through the network", "compare indices, not values")
+        return _weighed(sketch, mask, yes, no)
     one, other, axes = met_on(sketch, yes, no)
     _, _, axes = together(sketch, one.on(axes), mask)
     where = condition(sketch, unchanging(sketch, *mask.arrays), axes)

@@ -32,7 +32,7 @@ from tensorprog.language.recognised import recognised
 
 __all__ = ["added", "einsum", "met_on", "multiplied", "number_of", "summed", "together"]
 
-SHORT = ("gelu_tanh", "gelu", "silu")  # that modules spell out, with constants in single precision
+SHORT = ("gelu_tanh", "gelu", "silu", "relu")  # that modules spell out, with constants in single precision
 
 Operand = Traced | FixedTensor
 Labels = Sequence[Hashable]

@@ -173,6 +173,8 @@ def scaled(expr: Expr, factor: float) -> Expr:
         return expr
     if isinstance(expr, Number):
         return Number(expr.value * factor)
+    if not factor:
+        return Number(0)
     if is_call(expr, "multiply") and isinstance(expr.args[0], Number):
         return scaled(expr.args[1], float(expr.args[0].value) * factor)
     if factor == -1:

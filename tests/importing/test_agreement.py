@@ -65,6 +65,14 @@ WRONG: dict[str, tuple[Act, str]] = {
     "a diagonal": (lambda net, q, k, v: torch.diagonal(outer(k, v), dim1=-2, dim2=-1), "cannot be imported"),
     "uniform numbers": (lambda net, q, k, v: net.mix(v.transpose(1, 2)), r"share the numbers mix\.weight"),
     "a picked coordinate": (lambda net, q, k, v: v[..., [2, 0]], "coordinates of a vector are picked"),
+    "picked by numbers": (lambda net, q, k, v: v[v > 0], "decide how many entries are read"),
+    "hidden by numbers": (
+        lambda net, q, k, v: (q @ k.transpose(1, 2) * net.n**-0.5).masked_fill(
+            scores(net, q, k, 0.0) < 0.1, -torch.inf
+        ),
+        "what is minus infinity",
+    ),
+    "beside infinity": (lambda net, q, k, v: q * (v > -torch.inf), "compared with infinity"),
 }
 
 
@@ -131,6 +139,11 @@ def by_channels(net: Any, q: Any, k: Any, v: Any) -> Any:
     return near + none + net.n * (q.softmax(-1) + k.abs() / k.abs().sum(-1, keepdim=True))
 
 
+def functions(*made: Any) -> Any:
+    """At most as many as are compared, of one token each."""
+    return torch.cat([x[:, :1] for x in made], 1)
+
+
 RIGHT: dict[str, Act] = {
     "by twos": by_twos,
     "by channels": by_channels,
@@ -153,6 +166,27 @@ RIGHT: dict[str, Act] = {
     "written over": written_over,
     "complex numbers": turned,
     "positions": positions,
+    "bounds": lambda net, q, k, v: functions(
+        *(nn.functional.threshold(q, 0.5, 0.1), nn.functional.threshold(q, 0.3, 0.3), nn.functional.softshrink(q)),
+        *(nn.functional.hardshrink(q), q.masked_fill(q < 0, 0.3), torch.where(q.abs() > 1, q, torch.ones(3, 1))),
+    ),
+    "choices": lambda net, q, k, v: functions(
+        *(torch.where(q > k, q, v), torch.where(q >= 0, q, 0.1 * q), (~((q <= -1) | (q > 1))).float()),
+        *(torch.logical_and(q > -1, k < 1) * v, (q > 0) & torch.eye(3)[0].bool()[:, None], torch.where(q > 0, 1.0, v)),
+    ),
+    "smooth functions": lambda net, q, k, v: functions(
+        *(nn.functional.celu(q, 2.0), q.cosh(), q.sinh(), q.sinc(), nn.functional.tanhshrink(q), q.asinh()),
+    ),
+    "powers and others": lambda net, q, k, v: functions(
+        *(
+            q.exp2(),
+            (1 + q * q).log2(),
+            q.erfc(),
+            torch.special.ndtr(q),
+            torch.lerp(q, k, 0.3),
+            q.addcdiv(k, 1 + v * v),
+        ),
+    ),
     "no numbers": lambda net, q, k, v: scores(net, q, k, 0.0).nan_to_num(0.0) @ v,
 }
 
