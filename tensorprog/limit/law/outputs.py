@@ -150,8 +150,8 @@ class Outputs:
                 more = heads.count * (source.off("var") + 2 * source.off("mean") * np.sqrt(total))
                 found = replace(found, relative_error=found.relative_error + more / total)
             if whole and not (known or by_values):
-                second = (np.diagonal(part.reshape(size, size)).reshape(members) for part in self._covs[name])
-                found = replace(found, second=tuple(second))
+                second = [np.diagonal(part.reshape(size, size)).reshape(members) for part in self._covs[name]]
+                found = replace(found, second=(second[0], second[1]))
             kept[:] = [found]
             return found.standardised(4)
 

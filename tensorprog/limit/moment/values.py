@@ -454,7 +454,8 @@ class IndexedValues(Indexed[Value]):
         shape = np.broadcast_shapes(*(p.shape for p in positions.values())) if positions else ()
         check_memory(shape)
         starts = _starts(self.ranges)
-        value = error = np.zeros(())
+        value: Array = np.zeros(())
+        error: Array = value
         for number, term in enumerate(self.terms):
             found = term.value.at(positions, starts)
             for equation in term.equations:
