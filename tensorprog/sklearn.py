@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.errors import MemoryLimitError, ProgramError, fail, how_to_install
+from tensorprog.language.errors import MemoryLimitError, ProgramError, WrongTypeError, fail, how_to_install
 from tensorprog.program import Program
 
 if find_spec("sklearn") is None:
@@ -160,7 +160,10 @@ class ProgramKernel(Kernel):  # type: ignore[misc]
 
     def _covariance(self, rows: Array, moved: Mapping[str, float]) -> tuple[Array, float]:
         """The covariance and the largest error of its entries."""
-        law = self.program(rows, **{**(self.constants or {}), **moved}).limit(max_memory=self.max_memory)
+        made = self.program(rows, **{**(self.constants or {}), **moved}) if callable(self.program) else None
+        if not isinstance(made, Program):
+            raise WrongTypeError("program must be a function that takes inputs and constants and returns a Program")
+        law = made.limit(max_memory=self.max_memory)
         output = self.output or law.outputs[0]
         mean = np.asarray(law.mean(output), dtype=np.float64)
         if mean.shape != (len(rows),):

@@ -137,6 +137,8 @@ def batchnorm(inputs: Any) -> tp.Program:
         (batchnorm, "depends on the other inputs"),
         (lambda inputs: relu_network(inputs, output="x"), "have mean zero"),
         (lambda inputs: relu_network(inputs[:2]), "one member for each of 7 inputs"),
+        ("mlp", "must be a function"),
+        (lambda inputs: relu_network(inputs).limit(), "returns a Program"),
     ],
 )
 def test_what_is_no_kernel_is_refused(program: Any, says: str) -> None:

@@ -188,7 +188,8 @@ class Sketch:
             raise self.refuse(
                 f"an axis has sizes {atom.sizes[0]} and {atom.sizes[1]} at widths {self.n[0]} and "
                 f"{self.n[1]}, which are no multiple of the width",
-                "let widths grow in proportion: n, n/H, 4*n",
+                "let widths grow in proportion: n, n/H, 4*n; where the module rounds them, give widths= at which it "
+                "does not, such as (96, 192); and give what does not grow a layer of its own",
             )
         return ratio
 
