@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
+from tensorprog.gaussian.fast import threaded
 from tensorprog.gaussian.function import RealFunction, evaluate
 from tensorprog.gaussian.kernels import (
     CORRELATION_SLACK,
@@ -114,12 +115,15 @@ def cross(
     if one is not two or not all(np.array_equal(_exchanged(left, pairs), right) for left, right in both):
         pairs = 0
     covs, value, error = np.broadcast_to(given[2], shape), np.empty(shape), np.empty(shape)
-    for tile in _tiles(shape, pairs):
+
+    def fill(tile: tuple[slice, ...]) -> None:
         i, j, _, *known = (_cut(array, tile) for array in given)
         found = _Pairs(one, two, i, j, covs[tile], known, _cut(diagonal, tile)).answer(slack)
         for array, part in ((value, found.value), (error, found.error)):
             _exchanged(array, pairs)[tile] = part
             array[tile] = part
+
+    threaded(fill, _tiles(shape, pairs))
     return Estimate(value.reshape(batch), error.reshape(batch))
 
 

@@ -51,5 +51,7 @@ def passes() -> ModuleType | None:
 def threaded(function: Callable[[Argument], Found], arguments: Iterable[Argument]) -> list[Found]:
     """A function of each argument, by as many threads as there are processors, in the context of the caller."""
     tasks = [(copy_context(), argument) for argument in arguments]
-    with ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, len(tasks)))) as pool:
+    if len(tasks) < 2:
+        return [function(argument) for _, argument in tasks]
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, len(tasks))) as pool:
         return list(pool.map(lambda task: task[0].run(function, task[1]), tasks))

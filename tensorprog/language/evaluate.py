@@ -175,6 +175,7 @@ def gathered(
     order = [*mapped, *(name for name in axes if name not in mapped)]
     slots, begin = [read.get(name, Affine.index(name)) for name in mapped], [starts[name] for name in mapped]
     turned = [array.transpose([axes.index(name) for name in order]) for array in arrays]
+    turned = [np.ascontiguousarray(array) if any(array.strides) else array for array in turned]
     places, where, _ = _places(turned[0].shape[: len(mapped)], begin, slots, ranges, ("edge",) * len(slots))
     made, wanted = (*places, *order[len(mapped) :]), union(places, order[len(mapped) :])
     return wanted, [align(Open(made, array[where]), wanted) for array in turned]

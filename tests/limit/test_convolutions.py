@@ -222,3 +222,13 @@ def test_images(boundary: str, step: int, head: str, source: str, tmp_path: Path
     assert np.all(np.abs(np.asarray(found) - expected) <= found.error + 1e-13 * np.max(expected))
     assert found.error < 1e-11 * np.max(expected)
     np.testing.assert_allclose(np.asarray(found), np.asarray(found).T, rtol=1e-14)
+
+
+@pytest.mark.parametrize(("boundary", "step"), [("zero", 1), ("zero", 2), ("wrap", 2)])
+def test_values_that_are_read_where_they_are_asked_for(
+    boundary: str, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same by products of matrices, which otherwise are taken of many images only."""
+    monkeypatch.setattr("tensorprog.limit.moment.values.FEW", 0)
+    for head, source in (("flat", "declared"), ("flat", "data"), ("pool", "declared")):
+        test_images(boundary, step, head, source, tmp_path)

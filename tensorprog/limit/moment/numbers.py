@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -298,10 +299,10 @@ class Numbers(Recursion[Value, IndexedValues]):
             later = {name for other in factors[k + 1 :] for name in other.axes}
             now = [n for n in left if n in (*value.axes, *factor.axes) and n not in later]
             value, left = value.contracted(factor, now), [name for name in left if name not in now]
-        for name in left:  # what does not depend on it counts with its size
-            size = 1.0 if name in value.axes else float(ranges[name][1] - ranges[name][0])
-            value = value.contracted(Value.of(size), [name] if name in value.axes else [])
-        return value
+        # what does not depend on an index counts with its size
+        sizes = [ranges[name][1] - ranges[name][0] for name in left if name not in value.axes]
+        value = value.summed([name for name in left if name in value.axes])
+        return value * Value.of(float(math.prod(sizes)))
 
     def value_of(self, moment: IndexedValues) -> Value:
         """All terms as one array, over the axes that matter."""

@@ -16,7 +16,7 @@ from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.function import RealFunction
 from tensorprog.gaussian.pairs import Pairs
 from tensorprog.gaussian.several import standard_errors
-from tensorprog.language.evaluate import Open, contract, elementwise, gathered, union
+from tensorprog.language.evaluate import Open, affine_values, align, contract, elementwise, gathered, union
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Range
 from tensorprog.limit.memory import need
@@ -30,6 +30,7 @@ Array = NDArray[Any]
 Ranges = Mapping[str, Range]
 REPLICATE = "&"  # the axis of replicates of draws, or of draws that have moments of their own
 ROUNDING = 1e-12  # relative errors that are rounding, and may be the same for all of one draw
+LESS = 2  # a value is read where it is asked for, if more than so many times its numbers are read
 FEW = 1 << 17  # numbers that are not worth counting
 WORKED = 4  # arrays of numbers, errors and what is needed on the way, where two arrays make a third
 
@@ -81,9 +82,10 @@ class Value:
 
     def _with(self, other: Value, operation: Callable[[Estimate, Estimate], Estimate]) -> Value:
         """The values under an operation, over all axes, if that has room."""
-        deferred = DeferredPairs.combined(self, other, operation) or DeferredPairs.combined(other, self, operation)
-        if deferred is not None:
-            return deferred
+        for kind in (DeferredPairs, Gathered):
+            deferred = kind.combined(self, other, operation) or kind.combined(other, self, operation)
+            if deferred is not None:
+                return deferred
         axes = union(self.axes, other.axes)
         one, two = self.aligned(axes), other.aligned(axes)
         larger = one.value.size * two.value.size if len(axes) > max(len(self.axes), len(other.axes)) else 0
@@ -96,6 +98,18 @@ class Value:
 
     def __mul__(self, other: Value) -> Value:
         return self._with(other, operator.mul)
+
+    def summed(self, over: Sequence[str]) -> Value:
+        """The sum over some axes."""
+        if not over:
+            return self
+        if REPLICATE in self.axes:
+            return self.contracted(Value.of(1.0), over)
+        axes, known = tuple(self.axes.index(name) for name in over), self.estimate
+        error = 2 * EPS * np.abs(known.value)
+        error += known.error
+        found = Estimate(np.asarray(known.value.sum(axis=axes)), np.asarray(error.sum(axis=axes)))
+        return Value(tuple(name for name in self.axes if name not in over), found)
 
     def contracted(self, other: Value, over: Sequence[str]) -> Value:
         """The sum of products over some axes, never formed one by one.
@@ -136,6 +150,9 @@ class Value:
 
     def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
         """Read every axis at an affine form of new indices; values outside the axis are read at its edge."""
+        lazy = Gathered(self, {name: slots[name] for name in self.axes if name in slots}, ranges, starts)
+        if math.prod(lazy.shape) > max(FEW, LESS * math.prod(self.shape)) and REPLICATE not in self.axes:
+            return lazy
         parts = self.estimate.value, self.estimate.error
         axes, found = gathered(self.axes, parts, slots, ranges, starts)
         return self if found is parts else Value(axes, Estimate(*found))
@@ -261,6 +278,97 @@ class Factored(Value):
         """Read every axis of every factor at an affine form of new indices."""
         first, *others = (factor.gather(slots, ranges, starts) for factor in self.factors)
         return reduce(Factored.kept, others, first)
+
+
+class Gathered(Value):
+    """A value read at forms of more indices than it has, times values over a few of these, as convolutions read.
+
+    Sums over indices of such a form are products by a matrix with one row for each place that it reads; all numbers are
+    multiplied out only where they are asked for.  Without it convolutional networks on 20 images take four times as
+    long.
+    """
+
+    known: Value
+    slots: Mapping[str, Affine]
+    ranges: Ranges
+    starts: Mapping[str, int]
+    others: tuple[Value, ...]
+
+    def __init__(
+        self, known: Value, slots: Mapping[str, Affine], ranges: Ranges, starts: Mapping[str, int],
+        others: Sequence[Value] = (),
+    ) -> None:  # fmt: skip
+        read = union(*(slots.get(name, Affine.index(name)).indices for name in known.axes))
+        axes = union(read, *(other.axes for other in others))
+        for name, value in (("axes", axes), ("known", known), ("slots", slots), ("ranges", ranges), ("starts", starts),
+                            ("others", tuple(others))):  # fmt: skip
+            object.__setattr__(self, name, value)
+
+    @cached_property
+    def estimate(self) -> Estimate:  # type: ignore[override]
+        """All numbers."""
+        check_memory(self.shape)
+        parts = self.known.estimate.value, self.known.estimate.error
+        axes, found = gathered(self.known.axes, parts, self.slots, self.ranges, self.starts)
+        value = reduce(operator.mul, self.others, Value(axes, Estimate(*found)))
+        return value.aligned(self.axes).reshape(self.shape)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The lengths of the axes."""
+        sizes = dict(zip(self.known.axes, self.known.shape, strict=True))
+        sizes |= {name: self.ranges[name][1] - self.ranges[name][0] for name in self.axes if name in self.ranges}
+        return tuple(sizes[name] for name in self.axes)
+
+    def zero(self) -> bool:
+        """Whether a factor is exactly zero."""
+        return self.known.zero() or any(other.zero() for other in self.others)
+
+    @staticmethod
+    def combined(one: Value, two: Value, operation: Callable[[Estimate, Estimate], Estimate]) -> Gathered | None:
+        """The product with a value over some of its axes; else None."""
+        if not isinstance(one, Gathered) or operation is not operator.mul or not set(two.axes) <= set(one.axes):
+            return None
+        return Gathered(one.known, one.slots, one.ranges, one.starts, (*one.others, two))
+
+    def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
+        """Read at forms of other indices."""
+        forms = {name: self.slots.get(name, Affine.index(name)).at(slots) for name in self.known.axes}
+        others = [other.gather(slots, ranges, starts) for other in self.others]
+        return Gathered(self.known, forms, ranges, self.starts, others)
+
+    def summed(self, over: Sequence[str]) -> Value:
+        """The sum over some axes."""
+        known, slots, others, starts = self.known, dict(self.slots), list(self.others), dict(self.starts)
+        ranges = self.ranges
+        for name in over:
+            own = [other for other in others if name in other.axes]
+            factor = reduce(operator.mul, own, Value.of(np.ones(_length(ranges[name])), (name,)))
+            others = [other for other in others if name not in other.axes]
+            forms = {axis: slots.get(axis, Affine.index(axis)) for axis in known.axes}
+            places = [axis for axis, form in forms.items() if name in form.indices]
+            if not places:
+                others.append(factor.summed((name,)))
+                continue
+            axis, form = places[0], forms[places[0]]
+            left = [index for index in form.indices if index != name]
+            ends = {f"{index}>": index for index in left}
+            if max(len(places), len(left)) > 1 or not set(factor.axes) <= {*left, name} or ends.keys() & forms.keys():
+                return super().summed(over)
+            lengths = [_length(ranges[index]) for index in left]
+            tables = np.zeros((2, known.shape[known.axes.index(axis)], *lengths))
+            at = align(affine_values(form, ranges), (*left, name)) - starts[axis]
+            at = np.clip(at, 0, tables.shape[1] - 1)
+            for table, part in zip(tables, (factor.value, factor.error), strict=True):
+                np.add.at(table, (at, *(np.arange(n)[:, None] for n in lengths)), align(part, (*left, name)))
+            known = known.contracted(Value((axis, *ends), Estimate(*tables)), (axis,))
+            for end, index in ends.items():
+                slots[end], starts[end] = Affine.index(index), ranges[index][0]
+        return reduce(operator.mul, others, known.gather(slots, ranges, starts))
+
+
+def _length(span: Range) -> int:
+    return span[1] - span[0]
 
 
 class DeferredPairs(Value):
@@ -389,7 +497,7 @@ class IndexedValues(Indexed[Value]):
             both = term.equations | equations
             solution = solve(both)
             one = term.value.gather(solution, self.ranges, starts)
-            found.append(Term(both, one * value.gather(solution, self.ranges, starts)))
+            found.append(Term(both, _times(one, value.gather(solution, self.ranges, starts), self.ranges)))
         return IndexedValues(tuple(found), self.ranges)
 
     def placed(self, value: Value, names: Mapping[str, Affine], ranges: Ranges) -> Value:
@@ -478,6 +586,15 @@ class IndexedValues(Indexed[Value]):
 
 
 Settled = TypeVar("Settled", IndexedValues, Value)
+
+
+def _times(one: Value, two: Value, ranges: Ranges) -> Value:
+    """A product, which is not multiplied out where it has many more numbers than its factors."""
+    axes = union(one.axes, two.axes)
+    longer = len(axes) > max(len(one.axes), len(two.axes)) and REPLICATE not in axes
+    if longer and math.prod(_length(ranges[name]) for name in axes) > FEW:
+        return Gathered(one, {}, ranges, _starts(ranges), (two,))
+    return one * two
 
 
 def _starts(ranges: Ranges) -> dict[str, int]:
