@@ -18,7 +18,8 @@ from typing import TypeVar
 
 __all__ = ["passes", "prepare", "threaded"]
 
-Argument, Found = TypeVar("Argument"), TypeVar("Found")
+Argument = TypeVar("Argument")
+Found = TypeVar("Found")
 
 MANY = 50_000_000  # entries, of all matrices on the way: ten kernels of networks of three layers on 1,000 inputs
 _compiled: ModuleType | None = None

@@ -123,7 +123,7 @@ def series(
         rule = rules(2.0 ** (math.floor(8 * math.log2(y)) / 8), order)
         return None if rule is None else _coefficients(function(cut), mu[cut], sd[cut], rule)
 
-    parts = []
+    parts: list[list[Array]] = []
     for each in threaded(part, range(0, len(mu), BLOCK)):
         if each is None:
             return None
