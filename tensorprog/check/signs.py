@@ -173,7 +173,7 @@ def _behind(structure: Structure, dot: int) -> tuple[Operand, ...]:
     netsor, found, numbers = structure.netsor, list[Operand](), count()
     for side, reference in zip(SIDES, netsor.body[dot].inputs, strict=True):
         ranges: dict[str, Range] = {}
-        for number, leaf in enumerate(_leaves(structure, dot, reference, reference, ranges, numbers)):
+        for number, leaf in enumerate(_leaves(structure, dot, reference, ranges, numbers)):
             if leaf is None or number >= MOST:
                 return ()
             family = netsor.families[leaf.name]
@@ -187,32 +187,31 @@ def _behind(structure: Structure, dot: int) -> tuple[Operand, ...]:
 
 
 def _leaves(
-    structure: Structure,
-    position: int,
-    written: Variable,
-    read: Variable,
-    ranges: dict[str, Range],
-    numbers: Iterator[int],
+    structure: Structure, position: int, written: Variable, ranges: dict[str, Range], numbers: Iterator[int]
 ) -> Iterator[Variable | None]:
-    """What a vector, `written` in a statement, is a function of, at the indices of `read`; None: not known."""
-    netsor = structure.netsor
-    definers = structure.definers(position, written)
-    nonlins = [d for d in definers if isinstance(netsor.body[d], Nonlin)]
-    if len(nonlins) < len(definers) or not definers:
-        yield read
-    wraps = "wrap" in crossed(netsor, written, netsor.ranges)  # what is read then does not go around with it
-    if not structure.cyclic.isdisjoint(nonlins) or (nonlins and wraps):
-        yield None
-        return
-    for definer in nonlins:
-        pairs = zip(netsor.body[definer].target.slots, read.slots, strict=True)
-        values = {own.bare: slot for own, slot in pairs if own.bare is not None}
-        for v in dict.fromkeys(netsor.body[definer].inputs):
-            bound = {}
-            for name in dict.fromkeys(name for slot in v.slots for name in slot.indices if name not in values):
-                fresh = f"{name}#{next(numbers)}"
-                ranges[fresh], bound[name] = netsor.ranges[name.rstrip("*")], Affine.index(fresh)
-            yield from _leaves(structure, definer, v, reindexed(v, {**values, **bound}), ranges, numbers)
+    """What a vector, `written` in a statement, is a function of; None: not known."""
+    netsor, waiting = structure.netsor, [(position, written, written)]
+    while waiting:
+        position, written, read = waiting.pop()  # as written in a statement, and at the indices of the first one
+        definers = structure.definers(position, written)
+        nonlins = [d for d in definers if isinstance(netsor.body[d], Nonlin)]
+        if len(nonlins) < len(definers) or not definers:
+            yield read
+        wraps = "wrap" in crossed(netsor, written, netsor.ranges)  # what is read then does not go around with it
+        if not structure.cyclic.isdisjoint(nonlins) or (nonlins and wraps):
+            yield None
+            continue
+        inner = list[tuple[int, Variable, Variable]]()
+        for definer in nonlins:
+            pairs = zip(netsor.body[definer].target.slots, read.slots, strict=True)
+            values = {own.bare: slot for own, slot in pairs if own.bare is not None}
+            for v in dict.fromkeys(netsor.body[definer].inputs):
+                bound = {}
+                for name in dict.fromkeys(name for slot in v.slots for name in slot.indices if name not in values):
+                    fresh = f"{name}#{next(numbers)}"
+                    ranges[fresh], bound[name] = netsor.ranges[name.rstrip("*")], Affine.index(fresh)
+                inner.append((definer, v, reindexed(v, {**values, **bound})))
+        waiting += reversed(inner)
 
 
 def _centred(structure: Structure, dot: int, operands: Collection[Operand]) -> bool:

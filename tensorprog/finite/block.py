@@ -376,7 +376,7 @@ class Lazy:
             onsager = np.matmul(directions, made.swapaxes(-1, -2)) - np.matmul(fresh, along_other.swapaxes(-1, -2))
             fresh = fresh + np.matmul(onsager, along_other).astype(dtype, copy=False)
         lower = factor.astype(dtype, copy=False)
-        new = np.matmul(lower, fresh) if lower.shape[-1] > 1 else lower * fresh
+        new = np.matmul(lower, fresh) if lower.shape[-1] != 1 else lower * fresh
         products = new if products is None else np.add(products, new, out=products)
         if place.last:
             self._histories = {key: kept for key, kept in self._histories.items() if key[0] != group.weight.name}

@@ -43,6 +43,7 @@ REACH = 13.5
 NEGLIGIBLE = 40.0
 MOST_NODES = 4000
 # what is left of a function after ORDERS terms may weigh so much, relative to its norm, before a larger order is taken
+FAR = 1e300  # singularities of exp(0 * x) are infinitely far away
 ENOUGH = 8e-8
 LEFT = 8 * EPS  # what is left out of a product, relative to the norms, that is rounding
 MOST, SEEN = 0.97, 4096  # the share of pairs that have no more orders than they need, and how many pairs tell
@@ -113,7 +114,7 @@ def series(
     Accuracy  the norm of the coefficients' error is taken from a coarser rule
     """
     f, ranked = function(slice(None)), np.argsort(sd, kind="stable")
-    length = float(f.features[..., 1].min()) if f.features.size else 1.0
+    length = min(float(f.features[..., 1].min()), FAR) if f.features.size else 1.0
     rules = _panels if np.isfinite(f.kinks).any() else _trapezoidal
 
     def part(start: int) -> HermiteSeries | None:

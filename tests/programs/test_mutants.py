@@ -45,3 +45,28 @@ def test_scores_whose_operands_lie_beyond_a_boundary_are_zero() -> None:
     cov = law.cov("y")
     assert np.allclose(cov, cov[0, 0], rtol=1e-12) and law.kurtosis("y[0]") == pytest.approx(3)
     assert law.density("y[0]", [0.0])[0] == pytest.approx((2 * np.pi * cov[0, 0]) ** -0.5)
+
+
+def test_a_family_of_weights_beyond_a_boundary_is_run() -> None:
+    text = """program: beyond
+indices: {i: 2, t: 1..2, a: {size: 2, boundary: zero}}
+initial:
+  h[i]: {mean: 0, cov: 1}
+weights:
+  W[t,a]: 1
+body:
+  - x[0,i] = Nonlin(h[i])
+  - g[t,a,i] = MatMul(W[t,a-2], x[t-1,i])
+  - x[t,i] = Nonlin(x[t-1,i] + sum[a](g[t,a,i]))
+outputs: [x]
+"""
+    drawn = Program.from_netsor(loads(text)).run(8, 20)["x"]
+    assert np.array_equal(drawn[:, 2], drawn[:, 0])
+
+
+def test_a_long_chain_of_functions_before_scores_is_judged() -> None:
+    body = ["q0 = MatMul(Q, h)", "k = MatMul(K, h)", *(f"q{t} = Nonlin(tanh(q{t - 1}))" for t in range(1, 1200))]
+    body += ["p = Dot(q1199, k)", "y = Nonlin(tanh(p) * h)"]
+    text = "program: chain\ninitial:\n  h: {mean: 0, cov: 1}\nweights: {Q: 1, K: 1}\nbody:\n"
+    text += "".join(f"  - {line}\n" for line in body) + "outputs: [y]\n"
+    assert Program.from_netsor(loads(text)).check().grade == "extension"

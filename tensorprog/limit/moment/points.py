@@ -423,6 +423,8 @@ class VectorsAtPoints:
         owner = np.where(known, owner, -1)
         before = self._factors.get((weight, *members), np.zeros((self.lead, len(members), 0, 0)))[..., :stop, :stop]
         done, families = before.shape[-1], self.columns.families[weight]
+        size = self.lead * len(members) * (stop - done) * stop
+        need(4 * size, f"the covariance of {stop} products of {weight} in each of {self.lead} replicates")
         draws, cov = np.arange(self.lead)[:, None], np.zeros((self.lead, len(members), stop - done, stop))
         off = np.zeros(cov.shape)
         for a, f in enumerate(families):
