@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -34,6 +34,11 @@ class Fate:
         """What happens as the width grows."""
         return "stays" if not self.exponent else "vanishes" if self.exponent < 0 else "diverges"
 
+    @property
+    def alike(self) -> str:
+        """Its path, the same for parameters that are alike in all layers."""
+        return re.sub(r"(^|\.)\d+(?=\.)", r"\1*", self.parameter)
+
 
 @dataclass(frozen=True, repr=False)
 class Imported(Printed):
@@ -52,13 +57,25 @@ class Imported(Printed):
     def __getitem__(self, parameter: str) -> Fate:
         return next(fate for fate in self.fates if fate.parameter == parameter)
 
+    def behind(self, weights: Collection[str], vectors: Collection[str]) -> dict[tuple[str, ...], list[Fate]]:
+        """The parameters behind weights, or behind initial vectors, of those that are given.
+
+        What became both is none: its entries are numbers, which random vectors with their law stand for.
+        """
+        found: dict[tuple[str, ...], list[Fate]] = {}
+        for fate in self.fates:
+            names = tuple(name for name in fate.became.split(", ") if name in weights or name in vectors)
+            if len({name in weights for name in names}) == 1:
+                found.setdefault(names, []).append(fate)
+        return found
+
     def blocks(self) -> list[Block]:
         """The table of parameters, those of layers that are alike in one row, and the notes below."""
         frozen = f", variances as they are at n = {self.at}" if self.at else ""
         alike: dict[tuple[str, ...], list[str]] = {}
         for fate in self.fates:
             power = f"n**{fate.exponent}" if fate.exponent else "1"
-            key = (re.sub(r"(^|\.)\d+(?=\.)", r"\1*", fate.parameter), fate.law, power, fate.verdict, fate.became)
+            key = fate.alike, fate.law, power, fate.verdict, fate.became
             alike.setdefault(key, []).append(fate.parameter)
         rows = tuple(
             (names[0] if len(names) == 1 else f"{key[0]} ({len(names)})", *key[1:]) for key, names in alike.items()

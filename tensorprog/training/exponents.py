@@ -24,7 +24,6 @@ For a multilayer perceptron these are r and the conditions of Yang & Hu 2021, De
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -164,7 +163,7 @@ def exponents(
         chosen |= dict.fromkeys(found, _power(value, netsor))
     counted = {name for each in parameters for name in each.names}
     told = [fate for fate in imported.fates if not fate.became.startswith("a copy of")] if imported else []
-    left = [_starred(fate.parameter) for fate in told if fate.parameter not in counted]
+    left = [fate.alike for fate in told if fate.parameter not in counted]
     note = f"not counted: {', '.join(dict.fromkeys(left))}; hidden biases and gains have in muP the rate n, 1 with adam"
     return _judged(scaling, parameters, chosen, optimizer, (note,) if left else ())
 
@@ -218,22 +217,14 @@ def _parameters(scaling: _Scaling, imported: Imported | None) -> list[_Parameter
             unit = (columns not in fixed and columns != "") - (rows not in fixed)
             found.append(_Parameter(name, (name,), (name,), 0.0 if scaling.adam else float(unit)))
         return found
-    alike, found = defaultdict(list), list[_Parameter]()
-    for fate in imported.fates:
-        alike[fate.became].append(fate)
-    for became, fates in alike.items():
-        members = tuple(name for name in became.split(", ") if name in names)
-        if len({name in netsor.weight for name in members}) == 1:  # both: numbers, by random vectors with their law
-            paths = [fate.parameter for fate in fates]
-            label = _starred(paths[0]) if len(paths) > 1 else paths[0]
-            more = 0.0 if imported.at else float(fates[0].exponent)  # of variances, over those of the program
-            found.append(_Parameter(label, (*paths, *members), members, more / 2 if scaling.adam else more))
+    found = list[_Parameter]()
+    behind = imported.behind([n for n in names if n in netsor.weight], [n for n in names if n in vectors])
+    for members, fates in behind.items():
+        paths = [fate.parameter for fate in fates]
+        label = fates[0].alike if len(paths) > 1 else paths[0]
+        more = 0.0 if imported.at else float(fates[0].exponent)  # of variances, over those of the program
+        found.append(_Parameter(label, (*paths, *members), members, more / 2 if scaling.adam else more))
     return found
-
-
-def _starred(path: str) -> str:
-    """The path of parameters that are alike in all layers."""
-    return re.sub(r"(^|\.)\d+(?=\.)", r"\1*", path)
 
 
 def _read(netsor: Netsor, imported: Imported | None) -> frozenset[str]:

@@ -50,9 +50,11 @@ def of_module(netsor: Netsor, imported: Imported, lr: Any, rates: Mapping[str, A
     (one, other), found, left = imported.widths, dict[str, tuple[str, str, str]](), list[str]()
     weights, vectors = netsor.weight, {vector.name: vector for vector in netsor.initial}
     read = {reference.name for s in netsor.body for reference in s.references}
+    groups = imported.behind(read & {*weights}, read & {*vectors})
+    followed = {fate.parameter for names, fates in groups.items() for fate in fates if names == (fate.became,)}
     for name, fate in known.items():
         given = [rate for pattern, rate in rates.items() if fnmatch(name, pattern) or fnmatch(fate.became, pattern)]
-        if fate.became not in read or (fate.became not in weights and fate.became not in vectors):
+        if name not in followed:
             if given and str(given[-1]) != "0":
                 said = f"{name} has a rate, {given[-1]}, and does not move: the program has no part for it"
                 raise fail(said, fix=f'"{name}": 0 as its last rate, and keep it fixed in torch too')
