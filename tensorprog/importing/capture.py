@@ -7,7 +7,10 @@ are numbers when rules read them.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import linecache
+import logging
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -88,7 +91,11 @@ def inputs_at(inputs: Any, width: int) -> tuple[Any, ...]:
     given = given if isinstance(given, tuple | list) else (given,)
     made = []
     for value in given:
-        tensor = value.detach().clone() if isinstance(value, torch.Tensor) else torch.tensor(np.asarray(value))
+        array = value if isinstance(value, torch.Tensor) else np.asarray(value)
+        if not isinstance(array, torch.Tensor) and array.dtype.kind not in "biufc":
+            fix = "give them in the order of forward, such as (ids, mask)"
+            raise fail(f"inputs are tensors or arrays of numbers, not {type(value).__name__}", fix=fix)
+        tensor = array.detach().clone() if isinstance(array, torch.Tensor) else torch.tensor(array)
         made.append(tensor.to(torch.get_default_dtype()) if tensor.is_floating_point() else tensor)
     return tuple(made)
 
@@ -178,9 +185,11 @@ class _Numbers(TorchFunctionMode):  # type: ignore[misc]
 
 def _export(module: Any, tensors: tuple[Any, ...], width: int) -> Any:
     module.forward = _Numbers(module, tensors).traced
-    with warnings.catch_warnings():
+    told = logging.root.manager.disable
+    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):  # what torch says of what is refused
         warnings.simplefilter("ignore")
         try:
+            logging.disable(logging.CRITICAL)
             return torch.export.export(module, tensors, strict=False).run_decompositions(table())
         except Exception as error:
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -196,6 +205,8 @@ def _export(module: Any, tensors: tuple[Any, ...], width: int) -> Any:
                 f"torch.export stopped at width {width}: {first[:200]}",
                 "torch.export.export(module, inputs, strict=False) must work; see its message",
             ) from None
+        finally:
+            logging.disable(told)
 
 
 def _raised_at(error: BaseException) -> SourcePlace:

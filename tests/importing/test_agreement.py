@@ -242,6 +242,17 @@ def test_an_axis_grows() -> None:
         tp.from_torch(lambda n: nn.Linear(5, 5), torch.ones(5))
 
 
+def test_inputs_are_numbers() -> None:
+    with pytest.raises(tp.ProgramError, match="tensors or arrays of numbers, not dict"):
+        tp.from_torch(lambda n: nn.Linear(5, n), {"x": torch.ones(5)})
+
+
+def test_torch_says_nothing_of_what_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(tp.ProgramError, match="depends on the numbers that flow through the network"):
+        imported(lambda net, q, k, v: q if v.sum() > 0 else k, check=False)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_random_numbers_of_torch_go_on_as_they_were() -> None:
     torch.manual_seed(5)
     program = imported(attention, check=False)
