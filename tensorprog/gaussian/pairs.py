@@ -40,7 +40,8 @@ from tensorprog.gaussian.expectation import cross, without_batch
 from tensorprog.gaussian.fast import passes, prepare, threaded
 from tensorprog.gaussian.function import RealFunction
 from tensorprog.gaussian.kernels import Elementary, compiled_values, elementary, kernel, ordinary, values
-from tensorprog.gaussian.series import ENOUGH, LEFT, ProductSeries, hermite_series
+from tensorprog.gaussian.series import ENOUGH, LEFT, ORDERS, HermiteSeries, ProductSeries, hermite_series
+from tensorprog.gaussian.series import series as hermite_rule
 
 Array = NDArray[Any]
 Places = NDArray[np.intp]
@@ -53,6 +54,7 @@ DEEP = 50  # operations that wait for each other
 STEEPEST = 1e3  # slope of the arc sine at the largest correlation at which a jump has a derivative still
 STEP = 1e-5  # of variances, relatively, for derivatives
 SAFE = 1.25  # of derivatives of variances by coefficients, of which there are finitely many
+ORDER = ORDERS[1]  # of series of rows that are filled in one after the other
 ALIKE = 16  # errors that differ by less are given as the largest
 
 
@@ -72,7 +74,8 @@ class Pairs:
     tile: Callable[[slice, slice, dict[int, Array]], Array]
     nearest: Callable[[], float]
     depth: int = 0  # operations until the entries
-    growing: bool = False  # whether rows are still to be filled in
+    growing: bool = False  # whether nothing but tiles is to be asked for
+    full: bool = True  # whether all rows are filled in
 
     @staticmethod
     def of(value: Array, error: Array) -> Pairs:
@@ -95,19 +98,25 @@ class Pairs:
         return Pairs(diagonal, diagonal, tile, nearest)
 
     @staticmethod
-    def filled(value: Array, errors: Array, growing: bool) -> Pairs:
+    def filled(value: Array, errors: Array, near: float | None) -> Pairs:
         """A matrix that is filled in by rows, in place, with errors of its diagonal and what bounds all others.
+
+        A bound on correlations is not known before it is full.
 
         Shapes    value (n, n), errors (2, n)
         """
+
+        def nearest() -> float:
+            if near is None:
+                raise NotKnownError
+            return near
+
         bounds = Estimate(np.diagonal(value), np.maximum(*errors))
-        return replace(Pairs.of(value, errors[0]), bounds=bounds, growing=growing)
+        return replace(Pairs.of(value, errors[0]), bounds=bounds, nearest=nearest, growing=True, full=near is not None)
 
     @cached_property
     def near(self) -> float:
         """A bound on the correlations off the diagonal."""
-        if self.growing:
-            raise NotKnownError
         return self.nearest()
 
     def entries(self, rows: slice, columns: slice, known: dict[int, Array]) -> Array:
@@ -160,6 +169,7 @@ class Pairs:
                 lambda: max(self.near, other.near) if plus else self.near * other.near,
                 max(self._deeper(), other._deeper()),
                 self.growing or other.growing,
+                self.full and other.full,
             )
         diagonal, number = operation(self.diagonal, other), other.value
 
@@ -168,7 +178,8 @@ class Pairs:
             return self.near + (1 - self.near) * float(shares.max(initial=0.0))
 
         tile = lambda *tile: operation(self.entries(*tile), number)  # noqa: E731
-        return Pairs(diagonal, operation(self.bounds, other), tile, nearest, self._deeper(), self.growing)
+        return replace(self, diagonal=diagonal, bounds=operation(self.bounds, other), tile=tile, nearest=nearest,
+                       depth=self._deeper())  # fmt: skip
 
     def moved(self, by: int, count: int) -> Pairs:
         """So many members, each of them the one that stands `by` places later, and zero where there is none."""
@@ -183,8 +194,8 @@ class Pairs:
             first, second = (slice(max(cut.start, low), min(cut.stop, high)) for cut in (rows, columns))
             found = np.zeros([min(cut.stop, count) - cut.start for cut in (rows, columns)])
             if first.start < first.stop and second.start < second.stop:
-                there = (slice(cut.start + by, cut.stop + by) for cut in (first, second))
-                part = self.entries(*there, {})
+                there = [slice(cut.start + by, cut.stop + by) for cut in (first, second)]
+                part = self.entries(there[0], there[1], {})
                 if part.shape == found.shape:
                     return part
                 place = slice(first.start - rows.start, None), slice(second.start - columns.start, None)
@@ -192,7 +203,8 @@ class Pairs:
             return found
 
         diagonal, bounds = (Estimate(along(own.value), along(own.error)) for own in (self.diagonal, self.bounds))
-        return Pairs(diagonal, bounds, tile, lambda: self.near, self._deeper(), self.growing)
+        return replace(self, diagonal=diagonal, bounds=bounds, tile=tile, nearest=lambda: self.near,
+                       depth=self._deeper())  # fmt: skip
 
     def _deeper(self) -> int:
         """The depth of what is made of this one; what is too deep is computed now."""
@@ -211,7 +223,10 @@ class Pairs:
         if plain is None or max(relative.max(initial=0.0), others.max(initial=0.0)) > ROUNDING or not ordinary(var):
             return None
         forms = elementary(plain)
-        found = self._by_series(plain) if forms is None else self._closed(forms, var)
+        if forms is None:
+            found = self._by_series(plain) if self.full else self._by_rows(plain, var)
+        else:
+            found = self._closed(forms, var)
         if found is None:
             return None
         value, growth = found.value, found.growth
@@ -220,14 +235,14 @@ class Pairs:
 
         def tile(rows: slice, columns: slice, known: dict[int, Array]) -> Array:
             cov = self.entries(rows, columns, known)
-            if self.growing and columns.start <= rows.start < columns.stop:
+            if not self.full and columns.start <= rows.start < columns.stop:
                 var[rows] = np.diagonal(cov, rows.start - columns.start)
             return found.entries(rows, columns, cov)
 
         def nearest() -> float:
             return float(np.minimum(found.at(self.near) / np.where(value > 0, value, 1.0), 1.0).max(initial=0.0))
 
-        return Pairs(diagonal, bounds, tile, nearest, self._deeper(), self.growing)
+        return replace(self, diagonal=diagonal, bounds=bounds, tile=tile, nearest=nearest, depth=self._deeper())
 
     def _closed(self, f: Elementary, var: Array) -> _Map | None:
         """By closed forms."""
@@ -249,18 +264,58 @@ class Pairs:
             *f.slopes(var, steep), lambda *tile: tiles()(*tile),
         )  # fmt: skip
 
+    def _by_rows(self, f: RealFunction, var: Array) -> _Map | None:
+        """By Hermite coefficients of one member after the other, as the variances become known; without errors."""
+        first, step = int(f.parity < 0), 2 if f.parity else 1
+
+        def known(at: slice) -> HermiteSeries | None:
+            return None if f.jumps else hermite_rule(lambda _: f, np.zeros(len(var[at])), np.sqrt(var[at]), ORDER)
+
+        begun = known(slice(None))
+        if begun is None:
+            return None
+        terms, left, value = begun.coefficients, begun.tail / begun.norm, begun.norm**2
+
+        def entries(rows: slice, columns: slice, cov: Array) -> Array:
+            here = range(*rows.indices(len(var)))
+            own = [(k - rows.start, k - columns.start) for k in here if columns.start <= k < columns.stop]
+            if own:
+                found = known(rows) if var[rows].all() else None
+                if found is None:
+                    raise NotKnownError
+                terms[:, rows], left[rows], value[rows] = found.coefficients, found.tail / found.norm, found.norm**2
+            rho = cov / np.sqrt(var[rows, None] * var[columns])
+            for place in own:
+                rho[place] = 0.0
+            near = min(float(np.abs(rho).max(initial=0.0)), 1.0)
+            if near**ORDER * max(left[rows].max(), left[columns].max()) ** 2 > LEFT:
+                raise NotKnownError
+            order = ORDER if near == 1.0 else min(ORDER, 1 + int(np.log(LEFT) / np.log(max(near, LEFT))))
+            total, x = np.zeros(rho.shape), rho**step
+            for k in reversed(range(first, order, step)):
+                total *= x
+                total += terms[k, rows, None] * terms[k, columns]
+            total *= rho**first
+            for place, size in zip(own, value[rows], strict=True):
+                total[place] = size
+            return total
+
+        zero = np.zeros(len(var))
+        return _Map(value.copy(), zero, lambda near: zero, zero, zero, zero, entries)
+
     def _by_series(self, f: RealFunction) -> _Map | None:
         """By Hermite coefficients."""
         var = self.diagonal.value
         if not var.all() or f.jumps:
             return None
         sd, places = np.sqrt(var), np.arange(len(var))
-        series = hermite_series(lambda at: f, np.zeros(sd.shape), sd, self.near)
+        law = lambda at: f, np.zeros(sd.shape), sd
+        series = hermite_series(*law, self.near)
         if series is None:
             return None
-        order = np.arange(len(series.coefficients))
-        with np.errstate(divide="ignore"):
-            reach = np.minimum((ENOUGH * series.norm / series.tail) ** (1 / len(order)), 1.0)
+        if self.growing and self.near > series.reach.min() ** 2:  # no pair is taken apart
+            series = hermite_rule(*law) or series
+        order, reach = np.arange(len(series.coefficients)), series.reach
         first, second, near = self._above(reach)
         terms, inverse = ProductSeries(series, series), 1 / sd
         one, two = (Estimate(var[at], self.diagonal.error[at]) for at in (first, second))
@@ -281,7 +336,9 @@ class Pairs:
         slope = (order[1:, None] * weights[:-1] * coefficients[1:] ** 2).sum(axis=0) / var
         moved = ((order + 1)[:, None] * weights * coefficients**2).sum(axis=0) / 2
         moved += (order[2:, None] * weights[:-2] * coefficients[2:] ** 2).sum(axis=0) / 2
-        uneven = 2 * np.max(series.rough / np.where(series.norm > 0, series.norm, 1.0), initial=0.0)
+        uneven = (4 if self.growing else 2) * np.max(
+            series.rough / np.where(series.norm > 0, series.norm, 1.0), initial=0.0
+        )
         rounding = value * (LEFT + uneven) + 8 * EPS * series.steep**2
         rounding += np.minimum(series.tail**2 * near ** len(order), ENOUGH**2 * value)
         for at in (first, second):

@@ -71,6 +71,15 @@ class HermiteSeries:
         """
         return np.asarray(2 * np.sqrt(np.square(np.arange(len(self.coefficients))) @ np.square(self.coefficients)))
 
+    @cached_property
+    def reach(self) -> Array:
+        """A number for each law: little enough is left out at correlations up to the product of two.
+
+        Shapes    (m,)
+        """
+        with np.errstate(divide="ignore"):
+            return np.minimum((ENOUGH * self.norm / self.tail) ** (1 / len(self.coefficients)), 1.0)
+
     def cut(self, order: int) -> HermiteSeries:
         """The same to a lower order."""
         left = np.square(self.coefficients[order:]).sum(axis=0)

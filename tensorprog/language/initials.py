@@ -104,6 +104,7 @@ class InitialLaw:
         """
         (index,), variances = self.joint, self.variances
         start, stop = self.netsor.ranges[index]
+        assert isinstance(self.initial.cov, Expr)
         spans = {n: (start + k.start, min(start + k.stop, stop)) for n, k in ((index, rows), (f"{index}_", columns))}
         found = index_array(self.netsor, self.initial.cov, tuple(spans), {**self.netsor.ranges, **spans})
         largest = np.sqrt(variances[rows, None]) * np.sqrt(variances[columns])
@@ -115,6 +116,7 @@ class InitialLaw:
     def variances(self) -> NDArray[np.float64]:
         """The diagonal of the covariance over one index, of those that are given by a formula."""
         (index,) = self.joint
+        assert isinstance(self.initial.cov, Expr)
         return index_array(self.netsor, substitute(self.initial.cov, {f"{index}_": Affine.index(index)}), self.joint)
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import mpmath
 import numpy as np
 import pytest
@@ -554,6 +556,25 @@ def test_many_steps_with_two_products_each(first: str, second: str, lag: int, we
     np.testing.assert_allclose(np.asarray(found), expected, rtol=0, atol=found.error + 1e-13)
     value, error = law.var("f", with_error=True)
     assert np.all(np.abs(value - np.diagonal(expected)) <= error + 1e-13)
+
+
+@pytest.mark.parametrize(("name", "f"), [("tanh", np.tanh), ("silu", lambda x: x / (1 + np.exp(-x)))])
+def test_many_steps_of_functions_without_closed_forms(name: str, f: Callable[[Array], Array]) -> None:
+    """Rows by the trapezoidal rule in both variables."""
+    lines = SEQUENCE.replace("LAG", "1").replace("SECOND(v[t])", f"{name}(u[t] + x[t] + b)").splitlines()
+    law = Law(loads("\n".join(line for line in lines if "r[t]" not in line), {"T": 110}))
+    z = 0.3 * np.arange(-27, 28)
+    weights = 0.3 * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
+    x, s = 0.1 + 0.5 ** np.abs(np.subtract.outer(np.arange(110), np.arange(110))), np.zeros((111, 111))
+    for step in range(110):
+        k = 1.2 * s[: step + 1, : step + 1] + x[: step + 1, : step + 1]
+        own, other = k[-1, -1], np.diag(k)
+        left = np.sqrt(np.maximum(other - k[-1] ** 2 / own, 0.0))
+        inner = f(k[-1][:, None, None] / np.sqrt(own) * z[:, None] + left[:, None, None] * z) @ weights
+        s[step + 1, 1 : step + 2] = s[1 : step + 2, step + 1] = inner @ (weights * f(np.sqrt(own) * z))
+    found, error = law.cov("f", with_error=True)
+    assert error.max() < 1e-12
+    np.testing.assert_allclose(np.asarray(found), 2 * s[1:, 1:], rtol=0, atol=2e-12)
 
 
 def test_a_table_of_many_steps_is_kept_once() -> None:

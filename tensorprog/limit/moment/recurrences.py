@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -229,12 +230,15 @@ class Recurrences:
         alone = len(self._partners(statement)) == 1 and not random & {name, statement.vector.name}
         return alone and len(family.ranges) == 1 and family.shape[0] >= MANY
 
-    def _planned(self, values: Mapping[str, Array], errors: Mapping[str, Array]) -> dict[str, Pairs]:
+    def _planned(
+        self, values: Mapping[str, Array], errors: Mapping[str, Array], near: Mapping[str, float]
+    ) -> dict[str, Pairs]:
         """What the covariances of families are made of, given tables of them, tile by tile.
 
         Raises    NotKnownError where they are made of anything else
         """
-        self._enter_tables(values, errors, growing=True)
+        for name, value in values.items():
+            self._enter_table(name, Pairs.filled(value, errors[name], near.get(name)))
         plans = {}
         for name in values:
             terms = self.numbers.gaussian(name, name, self.numbers.pair_ranges(name, name)).terms
@@ -243,15 +247,13 @@ class Recurrences:
             plans[name] = terms[0].value.pairs
         return plans
 
-    def _enter_tables(self, values: Mapping[str, Array], errors: Mapping[str, Array], growing: bool) -> None:
-        for name, value in values.items():
-            table = DeferredPairs(("0", "0_"), Pairs.filled(value, errors[name], growing))
-            whole = self.numbers.pair_ranges(name, name)
-            self.covariances[name, name] = IndexedValues((Term(NOTHING, table),), whole)
+    def _enter_table(self, name: str, pairs: Pairs) -> None:
+        table: Value = DeferredPairs(("0", "0_"), pairs)
+        self.covariances[name, name] = IndexedValues((Term(NOTHING, table),), self.numbers.pair_ranges(name, name))
 
     def _fill_tiles(self, own: Sequence[Step], values: Mapping[str, Array]) -> bool:
         """Fill in tables, which are identities while it is planned how: whether all members are known then."""
-        plans = self._planned(values, {name: np.zeros((2, len(value))) for name, value in values.items()})
+        plans = self._planned(values, {name: np.zeros((2, len(value))) for name, value in values.items()}, {})
         for value in values.values():
             np.fill_diagonal(value, 0.0)
         for step in own:
@@ -279,8 +281,10 @@ class Recurrences:
         Raises    NotKnownError where that is so
         """
 
+        near = {name: Pairs.of(value, np.zeros(len(value))).near for name, value in values.items()}
+
         def after(errors: Mapping[str, Array]) -> dict[str, Array]:
-            plans = self._planned(values, errors)
+            plans = self._planned(values, errors, near)
             for name, plan in plans.items():
                 if not np.all(np.abs(plan.diagonal.value - np.diagonal(values[name])) <= plan.diagonal.error):
                     raise NotKnownError
@@ -291,7 +295,8 @@ class Recurrences:
             if number & (number - 1) == 0:
                 held = {name: SAFE * own for name, own in errors.items()}
                 if all(np.all(found <= held[name]) for name, found in after(held).items()):
-                    self._enter_tables(values, held, growing=False)
+                    for name, value in values.items():
+                        self._enter_table(name, replace(Pairs.filled(value, held[name], near[name]), growing=False))
                     return True
             errors = after(errors)
         return False
