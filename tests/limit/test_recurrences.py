@@ -563,8 +563,8 @@ def test_many_steps_of_functions_without_closed_forms(name: str, f: Callable[[Ar
     """Rows by the trapezoidal rule in both variables."""
     lines = SEQUENCE.replace("LAG", "1").replace("SECOND(v[t])", f"{name}(u[t] + x[t] + b)").splitlines()
     law = Law(loads("\n".join(line for line in lines if "r[t]" not in line), {"T": 110}))
-    z = 0.3 * np.arange(-27, 28)
-    weights = 0.3 * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
+    z = 0.2 * np.arange(-41, 42)
+    weights = 0.2 * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
     x, s = 0.1 + 0.5 ** np.abs(np.subtract.outer(np.arange(110), np.arange(110))), np.zeros((111, 111))
     for step in range(110):
         k = 1.2 * s[: step + 1, : step + 1] + x[: step + 1, : step + 1]
