@@ -119,8 +119,14 @@ def textbook(name: str, x: Any, tangent: bool = False) -> Any:
     return t if tangent else k
 
 
+def started() -> None:
+    """A larger kernel first, with which a process starts compiled code, if the extra `fast` is installed."""
+    covariance(mlp("relu(z)", data(4000)))()
+
+
 @row
 def smooth() -> Iterator[Line]:
+    started()
     inputs = data(1000, alike=False)
     for function in ("tanh(z)", "gelu(z)", "silu(z)", "softplus(z)", "z * tanh(z) / 2 + sin(z)"):
         yield Line(f"kernel, 1,000 inputs of different norms, {function}", covariance(mlp(function, inputs)), "0.5 s")
@@ -128,6 +134,7 @@ def smooth() -> Iterator[Line]:
 
 @row
 def kernel() -> Iterator[Line]:
+    started()
     inputs = data(1000)
     for name in ("relu", "erf"):
         call = covariance(mlp(f"{name}(z)", inputs))
@@ -136,6 +143,7 @@ def kernel() -> Iterator[Line]:
 
 @row
 def tangent() -> Iterator[Line]:
+    started()
     inputs = data(1000)
     for name in ("relu", "erf"):
         network = mlp(f"{name}(z)", inputs)

@@ -284,8 +284,8 @@ class Gathered(Value):
     """A value read at forms of more indices than it has, times values over a few of these, as convolutions read.
 
     Sums over indices of such a form are products by a matrix with one row for each place that it reads; all numbers are
-    multiplied out only where they are asked for.  Without it convolutional networks on 20 images take four times as
-    long.
+    multiplied out only where they are asked for.  Without it, convolutions on 20 images take
+    twice the time.
     """
 
     known: Value
