@@ -307,8 +307,12 @@ def _pictures(study: Study, save: Callable[..., None], told: Progress) -> None:
             except Exception as error:
                 _refused(study, error, told)
     density, convergence, panels = plots.of_study(study, first)
-    save("density.png", lambda path: plots.save(path, density, 2))
-    save("convergence.png", lambda path: plots.save(path, convergence, len(panels)))
+
+    def picture(name: str, drawing: Callable[[Any], Any], count: int) -> None:
+        save(f"{name}.png", lambda path: study.drawn.update({name: plots.png_and_svg(path, drawing, count)}))
+
+    picture("density", density, 2)
+    picture("convergence", convergence, len(panels))
 
 
 def _store(study: Study, samples: Samples, path: Path) -> None:

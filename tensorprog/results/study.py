@@ -72,6 +72,7 @@ class Study(Shown):
     columns: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)  # draws of `pictured`, width by width
     limit: dict[str, Any] | None = None
     drawing: str = ""  # of the program, as SVG
+    drawn: dict[str, str] = field(default_factory=dict)  # density and convergence of the first output, as SVG
     first_orders: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)  # in 1/n, with errors
     densities: dict[str, LimitDensity] = field(default_factory=dict)  # of `pictured` in the limit
     written: list[Path] = field(default_factory=list)

@@ -55,9 +55,9 @@ def report_page(study: Study) -> str:
     return text
 
 
-def _picture(draw: Any, label: str, panels: int = 1) -> Block:
+def _picture(draw: Any, label: str, panels: int = 1, known: str = "") -> Block:
     try:
-        return Picture(plots.svg(draw, panels), label)
+        return Picture(known or plots.svg(draw, panels), label)
     except TensorprogError as error:
         return paragraph(error, note=True)
 
@@ -163,9 +163,11 @@ def _widths(study: Study) -> Blocks:
     for number, of in enumerate(study.pictured):
         density, convergence, panels = plots.of_study(study, of)
         yield Heading(f"Density of {of}, and convergence in the width")
-        yield _picture(density, f"density of {of}, linear and log scale", 2)
+        drawn = {} if number else study.drawn
+        yield _picture(density, f"density of {of}, linear and log scale", 2, drawn.get("density", ""))
         if number == 0:
-            yield _picture(convergence, f"{', '.join(panels)} of {of} against the width", len(panels))
+            label = f"{', '.join(panels)} of {of} against the width"
+            yield _picture(convergence, label, len(panels), drawn.get("convergence", ""))
     left_out = study.netsor.outputs[len(study.pictured) :]
     if left_out:
         yield paragraph(f"Not drawn, but in the tables: {', '.join(left_out)}.", note=True)

@@ -51,6 +51,7 @@ WRITTEN: dict[str, dict[str, Any]] = {  # without dates
     "pdf": {"metadata": {"CreationDate": None}},
     "png": {"pil_kwargs": {"compress_level": 3}},  # half the time, files a tenth larger
 }
+UNSAID = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 RAISED = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
 LOOKS: dict[Any, Any] = {
     **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize"), 8.0),
@@ -92,14 +93,29 @@ def save(path: str | os.PathLike[str], draw: Callable[[Any], Any], panels: int =
         raise ProgramError(f"{Path(path).name}: figures are written as {', '.join(f'.{name}' for name in FORMATS)}")
     if style not in STYLES:
         raise ProgramError(f"there is no style {style!r} of figures; {did_you_mean(style, list(STYLES))}")
+    with _looks(), whole(path) as partial:
+        _lettered(draw, panels, style).savefig(partial, format=kind, **WRITTEN[kind])
+
+
+def _lettered(draw: Callable[[Any], Any], panels: int, style: str) -> Any:
+    """A figure of a style, drawn and laid out, with a letter at each of several panels."""
     width, most, height = STYLES[style]
     rows = -(-panels // most)
-    with _looks(), whole(path) as partial:
-        figure, axes = _figure(panels, rows, width, rows * height + 0.3)
-        draw(axes)
-        for ax, letter in zip(axes if panels > 1 else (), "abcdefghijklmnopqrstuvwxyz", strict=False):
-            ax.set_title(letter, loc="left", fontweight="bold")
-        _laid_out(figure).savefig(partial, format=kind, **WRITTEN[kind])
+    figure, axes = _figure(panels, rows, width, rows * height + 0.3)
+    draw(axes)
+    for ax, letter in zip(axes if panels > 1 else (), "abcdefghijklmnopqrstuvwxyz", strict=False):
+        ax.set_title(letter, loc="left", fontweight="bold")
+    return _laid_out(figure)
+
+
+def png_and_svg(path: Path, draw: Callable[[Any], Any], panels: int) -> str:
+    """A PNG as `save` writes it; the same figure, drawn once, as SVG text for a page."""
+    text = io.StringIO()
+    with _looks({"svg.fonttype": "path"}), whole(path) as partial:
+        figure = _lettered(draw, panels, "page")
+        figure.savefig(partial, format="png", **WRITTEN["png"])
+        figure.savefig(text, format="svg", metadata=UNSAID)
+    return text.getvalue()
 
 
 def svg(draw: Callable[[Any], Any], panels: int = 1) -> str:
@@ -111,7 +127,7 @@ def svg(draw: Callable[[Any], Any], panels: int = 1) -> str:
     with _looks({"svg.fonttype": "path"}):
         figure, axes = _figure(panels, 1, 3.3 * panels, 2.9)
         draw(axes if panels > 1 else axes[0])
-        _laid_out(figure).savefig(text, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+        _laid_out(figure).savefig(text, format="svg", metadata=UNSAID)
     return text.getvalue()
 
 
