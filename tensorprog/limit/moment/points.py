@@ -206,7 +206,7 @@ class VectorsAtPoints:
         normals = sum(math.prod(shape) for source, shape in self.sources.items() if source not in self.numbers.initials)
         kept = names - self.momentary - {name for own in self.added.values() for name in own}
         members = max(1, normals + sum(math.prod(self.netsor.families[name].shape) for name in kept))
-        held = 3 * numbers_at_once(self._held, 2)  # in single precision
+        held = (2 + self.looped) * numbers_at_once(self._held, 2)  # in single precision
         most = MOST_LOG2 - self.looped  # recurrences have products at every step, which take time
         log2 = min(max(int(math.log2(max(1, held // (REPLICATES * members)))), LEAST_LOG2), most)
         need(
