@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from tensorprog.finite.plan import Job
 from tensorprog.language.atoms.declared import declared_function
 from tensorprog.language.errors import FullDiskError, Problem, fail
-from tensorprog.language.files import locked, partial_name, whole, writing
+from tensorprog.language.files import locked, partial_name, read_json, whole, writing
 from tensorprog.language.memory import amount
 from tensorprog.language.samples import program_text
 from tensorprog.version import libraries
@@ -82,14 +82,12 @@ class Store:
         """
         path = self.folder / "meta.json"
         try:
-            meta = json.loads(path.read_text(encoding="utf-8"))
+            meta = read_json(path, FIX)
         except FileNotFoundError:
             ours = {"lock", partial_name(path).name}
             if self.folder.exists() and any(entry.name not in ours for entry in self.folder.iterdir()):
                 raise fail(f"{self.folder} holds other files", fix="name a new folder or an empty one") from None
             return False
-        except ValueError:
-            raise fail(f"{path} is damaged", fix=FIX) from None
         old = meta.get("settings") if isinstance(meta, dict) else None
         if not isinstance(old, dict) or meta.get("format") != FORMAT:
             raise fail(f"{path} is damaged, or was written by another version of tensorprog", fix=FIX)

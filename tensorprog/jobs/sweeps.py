@@ -20,6 +20,7 @@ import math
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
@@ -27,6 +28,7 @@ from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import fields
 from functools import cache, partial
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -46,7 +48,7 @@ from tensorprog.language.errors import (
     fail,
     need_package,
 )
-from tensorprog.language.files import locked, whole, write_text, writing
+from tensorprog.language.files import locked, read_json, whole, write_text, writing
 from tensorprog.language.formats import BRACKETS, label, members, name_of, one_or_several, split
 from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import program_text
@@ -63,6 +65,7 @@ from tensorprog.version import __version__, libraries
 __all__ = ["no_limit", "summary", "sweep", "tables"]
 
 MAX_WIDTH, MAX_INT32 = 10**7, 2**31 - 1  # the latter: the largest whole number that netCDF 3 holds
+LARGEST = sys.float_info.max
 AXES = ("width", "repeat", "variable")
 NUMBERS = tuple(field.name for field in fields(Row) if field.type in ("int", "float"))  # of a cell
 DISTANCES = ("kl_precise", "kl", "ks")  # in tables
@@ -129,7 +132,8 @@ def sweep(
         held.enter_context(one_blas_thread())
         if folder is not None:
             held.enter_context(locked(folder))
-            (folder / "cells").mkdir(exist_ok=True)
+            with writing(folder / "cells"):
+                (folder / "cells").mkdir(exist_ok=True)
         total = len(picked) * len(widths) * repeats
         for values, netsor in picked:
             limit = cache(partial(_limit, netsor, names, max_memory))
@@ -199,11 +203,11 @@ def _known(folder: Path | None, cell: str, identity: dict[str, Any], measure: Ca
     text = json.dumps(identity, sort_keys=True)
     file = None if folder is None else folder / "cells" / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
     if file is not None and file.exists():
-        found: Any = None
-        with suppress(ValueError):
-            found = json.loads(file.read_text(encoding="utf-8"))
+        fix = "remove it, and this cell is drawn again"
+        with writing(file, fix):
+            found = read_json(file, fix)
         if not _sound(found, identity):
-            raise fail(f"{file} is damaged", fix="remove it, and this cell is drawn again")
+            raise fail(f"{file} is damaged", fix=fix)
         return dict(found)
     numbers, refused = measure()
     known = {"cell": cell, "numbers": numbers, "refused": refused}
@@ -217,10 +221,12 @@ def _sound(found: Any, identity: dict[str, Any]) -> bool:
     keys = {"cell", "numbers", "refused", "identity"}
     if not isinstance(found, dict) or found.keys() != keys or json.dumps(found["identity"]) != json.dumps(identity):
         return False
+    if not isinstance(found["cell"], str) or not isinstance(found["refused"], str):
+        return False
     rows = found["numbers"] if isinstance(found["numbers"], dict) else {}
     return list(rows) == identity["variables"] and all(
         isinstance(row, dict) and list(row) == identity["numbers"]
-        and all(isinstance(value, int | float | None) for value in row.values())
+        and all(type(value) in (int, float, NoneType) and abs(value or 0) <= LARGEST for value in row.values())
         for row in rows.values()
     )  # fmt: skip
 

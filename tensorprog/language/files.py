@@ -57,6 +57,17 @@ def write_text(path: Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8", newline="\n")
 
 
+def read_json(path: Path, fix: str) -> Any:
+    """The value in a file of JSON.
+
+    Raises    ProgramError if it is damaged; OSError
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"), parse_constant=int)  # which takes no NaN or Infinity
+    except (ValueError, RecursionError):
+        raise fail(f"{path} is damaged", fix=fix) from None
+
+
 def json_text(report: Mapping[str, Any], ascii_only: bool = False) -> str:
     """One JSON object as text; numbers that are not finite have become null before."""
     return json.dumps(_clean(report), indent=1, allow_nan=False, ensure_ascii=ascii_only) + "\n"
