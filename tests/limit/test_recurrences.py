@@ -586,5 +586,15 @@ def test_a_table_of_many_steps_is_kept_once() -> None:
     short = Law(loads(text, {"T": 150})).cov("f")
     np.testing.assert_allclose(found[:150, :150], np.asarray(short), rtol=0, atol=2 * short.error)
     np.testing.assert_array_equal(found, found.T)
-    with pytest.raises(tp.MemoryLimitError):
-        np.asarray(Law(loads(text, {"T": 2100}), max_memory=50 << 20).cov("f"))
+
+
+def test_weights_for_each_step_need_no_table() -> None:
+    text = SEQUENCE.replace("{W: 1.2, R: 0.7,", '{"W[t]": 1.2, "R[t]": 0.7,').replace("(W,", "(W[t],")
+    text = text.replace("(R,", "(R[t],").replace("x[t]", "x").replace("0.5**abs(t - t_)", "1").replace("LAG", "1")
+    law = Law(loads(text.replace("FIRST", "relu").replace("SECOND", "erf"), {"T": 400}), max_memory=1200 << 10)
+    state = 0.0
+    for _ in range(400):
+        inner = 0.7 * (1.2 * state + 1.1) / 2
+        state = 2 / np.pi * np.arcsin(2 * inner / (1 + 2 * inner))
+    value, error = law.var("f[400]", with_error=True)
+    assert abs(value - 2 * state) <= error

@@ -224,10 +224,11 @@ class Recurrences:
         return False
 
     def _tabled(self, statement: MatMul) -> bool:
-        """Whether a family has one table, for members along one index that are many."""
+        """Whether a family has one table, for members along one index that are many and share their weights."""
         name, family = statement.target.name, self.netsor.families[statement.target.name]
         random = self.given | self.numbers.random
         alone = len(self._partners(statement)) == 1 and not random & {name, statement.vector.name}
+        alone = alone and not any(slot.terms for slot in statement.weight.slots)
         return alone and len(family.ranges) == 1 and family.shape[0] >= MANY
 
     def _planned(
