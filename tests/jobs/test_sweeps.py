@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -108,9 +109,15 @@ def test_the_folder_holds_the_result_and_goes_on(small: Path, compared: list[int
     assert Path("a/convergence.png").exists()
     tp.sweep(small, [4], over={"c": [1, 2]}, out="b", **SIZES)
     assert Path("b/over-c.png").exists()
-    next(Path("b/cells").iterdir()).write_text('{"numbers": {}}')
-    with pytest.raises(tp.ProgramError, match=r"cells.*\.json is damaged"):
-        tp.sweep(small, [4], over={"c": [1, 2]}, out="b", **SIZES)
+    cell = next(Path("b/cells").iterdir())
+    sound = cell.read_text()
+    first = re.search(r'"variance": [^,]*', sound)
+    assert first is not None
+    wrong = (sound.replace(first[0], f'"variance": {value}') for value in ("NaN", "true", "1" + 400 * "0", '"x"'))
+    for text in ('{"numbers": {}}', "[" * 10**5, *wrong):
+        cell.write_text(text)
+        with pytest.raises(tp.ProgramError, match=r"cells.*\.json is damaged"):
+            tp.sweep(small, [4], over={"c": [1, 2]}, out="b", **SIZES)
     for change in ({"seed": 1}, {"samples": 201}, {"variables": "y[1]"}):
         tp.sweep(small, [4], out="a", **(SIZES | {"repeats": 1} | change))
     assert len(compared) == 14 + 4 + 3
