@@ -232,3 +232,17 @@ def test_values_that_are_read_where_they_are_asked_for(
     monkeypatch.setattr("tensorprog.limit.moment.values.FEW", 0)
     for head, source in (("flat", "declared"), ("flat", "data"), ("pool", "declared")):
         test_images(boundary, step, head, source, tmp_path)
+
+
+def test_covariances_of_images_at_other_places_are_not_made(tmp_path: Path) -> None:
+    """Twenty images of 32 x 32, whose whole covariance has 4e8 numbers, like two of them."""
+    rows = np.random.default_rng(0).standard_normal((20 * 32 * 32, 3))
+    found = []
+    for count in (2, 20):
+        np.save(tmp_path / "images.npy", rows[: count * 32 * 32])
+        text = IMAGES.replace("m: 6, P: 8", f"m: {count}, P: 32").replace("SIZE", "32").replace("STEP", "1")
+        text = text.replace("RULE", "zero").replace("SOURCE", "{data: images.npy}").replace("HEAD", '"V[u,v]": 1')
+        (tmp_path / "images.yaml").write_text(text + FLAT)
+        found.append(tp.load(tmp_path / "images.yaml").limit().cov("f"))
+    few, many = found
+    assert np.all(np.abs(np.asarray(few) - np.asarray(many)[:2, :2]) <= few.error + many.error)

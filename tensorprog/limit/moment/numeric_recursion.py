@@ -176,7 +176,7 @@ class NumericRecursion(Numbers):
         if (f, g) not in self._large:
             families = [self.netsor.families[name] for name in (f, g)]
             large = math.prod(size for family in families for size in family.shape) > SMALL
-            plain = all(len(own.statements) == 1 or self.recurrences.recurrent(own.name) for own in families)
+            plain = all(len(own.statements) <= 1 or self.recurrences.recurrent(own.name) for own in families)
             self._large[f, g] = large and plain and (self.replicates is None or self.each)
         return self._large[f, g] and not self.recurrences.active & {f, g}
 
