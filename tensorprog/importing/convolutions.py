@@ -35,8 +35,8 @@ def convolution(sketch: Sketch, operation: TracedCall) -> Result:
     """A convolution with weights of its own for each offset."""
     x, weight, bias = operation.tensor(0), operation.tensor(1, "weight"), operation.tensor(2, "bias")
     if isinstance(weight, FixedTensor) and not (weight.arrays[0].any() or weight.arrays[1].any()):
-        sizes = zip(*operation.shapes, strict=True)
-        none = Traced(tuple(sketch.axis((operation.name, k), *pair) for k, pair in enumerate(sizes)), Number(0))
+        both = zip(*operation.shapes, strict=True)
+        none = Traced(tuple(sketch.axis((operation.name, k), *pair) for k, pair in enumerate(both)), Number(0))
         return biased(sketch, none, column(bias, len(none.axes) - 1))
     if not isinstance(weight, Traced):
         raise sketch.refuse("the weights of a convolution are fixed", "use weights that are initialised at random")

@@ -59,6 +59,7 @@ __all__ = ["Again", "Decisions", "Record", "Sketch", "changed", "place_of", "rea
 Boundary = Literal["", "zero", "wrap"]
 Record = TypeVar("Record", bound=MatMul | Nonlin | Dot | Weight | Initial | ConstantDef)
 Scale = tuple[float, Fraction]  # coefficient and power of n
+POSITIVE = ("abs", "exp", "relu", "sigmoid", "softplus")
 SMALL = 1e-3  # below it, a number that is added to squares only keeps quotients finite
 
 
@@ -309,11 +310,22 @@ class Sketch:
         """The first statement that defines a family."""
         return next((line for line in self.body if line.target.name == getattr(expr, "name", "")), None)
 
+    def is_positive(self, expr: Expr) -> bool:
+        """Whether an expression is made of functions that are nowhere negative."""
+        line = self.stated(expr)
+        if isinstance(line, Nonlin):
+            return self.is_positive(line.expr)
+        if isinstance(expr, Number):
+            return float(expr.value) > 0
+        if any(is_call(expr, name) for name in ("add", "multiply", "divide")):
+            return all(map(self.is_positive, expr.children))
+        return any(is_call(expr, name) for name in POSITIVE)
+
     def is_square(self, expr: Expr) -> bool:
         """Whether an expression is the average of squares of a vector, a multiple or the root of one: not negative."""
         line = self.stated(expr)
         if isinstance(line, Dot):
-            return line.left == line.right
+            return line.left == line.right or (line.right in self.ones.values() and self.is_positive(line.left))
         if isinstance(line, Nonlin):
             return self.is_square(line.expr)
         if is_call(expr, "multiply") and isinstance(expr.args[0], Number):
@@ -356,7 +368,7 @@ class Sketch:
     def settled(self, value: Traced, positive: bool = False) -> Traced:
         """The value with its inner product stated, if one waited for its scale; parameters become vectors.
 
-        A sum of coordinates that is `positive`, as all are that something is divided by, is n times their average.
+        With `positive`, a sum of coordinates that are positive is n times their average.
         """
         if value.parameter:
             return self.as_vector(value)
@@ -365,7 +377,8 @@ class Sketch:
         inner = value.inner
         if inner is None:
             return value
-        whole = inner.left == inner.right or value.power <= -1 or (positive and inner.right in self.ones.values())
+        whole = inner.left == inner.right or value.power <= -1
+        whole = whole or (positive and inner.right in self.ones.values() and self.is_positive(inner.left))
         role, scale = ("average", "1/n") if whole else ("score", "n**-0.5")
         key = inner.left, inner.right, scale
         if key not in self.meetings:

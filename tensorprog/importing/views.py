@@ -186,14 +186,14 @@ def sliced(
         form = (step * new[0].slot if new else Affine()) + starts[0]
         return sketch.read_at(value, {first.name: form}, _with(value, dim, new))
     if step > 1:
-        inside = starts[0] % step
-        whole = sliced(sketch, value, dim, (starts[0] - inside,) * 2, (lengths[0] * step, lengths[1] * step))
+        begin = starts[0] % step
+        whole = sliced(sketch, value, dim, (starts[0] - begin,) * 2, (lengths[0] * step, lengths[1] * step))
         atoms = whole.axes[dim]
         if starts[0] != starts[1] or atoms[-1].size % step:
             raise sketch.refuse("coordinates are taken in steps", "cut vectors into equal parts: chunk, view")
         if atoms[-1].size != step:
             sketch.split(atoms[-1], (atoms[-1].sizes[0] // step, atoms[-1].sizes[1] // step))
-        return sketch.read_at(whole, {atoms[-1].name: Affine((), inside)}, _with(whole, dim, atoms[:-1]))
+        return sketch.read_at(whole, {atoms[-1].name: Affine((), begin)}, _with(whole, dim, atoms[:-1]))
     rest = (sizes[0] // first.sizes[0], sizes[1] // first.sizes[1])
     place = starts[0] // rest[0]
     if (

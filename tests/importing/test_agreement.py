@@ -242,6 +242,11 @@ def test_an_axis_grows() -> None:
         tp.from_torch(lambda n: nn.Linear(5, 5), torch.ones(5))
 
 
+def test_a_sum_of_either_sign_is_no_average() -> None:
+    program = imported(lambda net, q, k, v: torch.tanh(v * net.n**0.5 / v.sum(-1, keepdim=True)), check=False)
+    assert program.check().grade == "outside"
+
+
 def test_inputs_are_numbers() -> None:
     with pytest.raises(tp.ProgramError, match="tensors or arrays of numbers, not dict"):
         tp.from_torch(lambda n: nn.Linear(5, n), {"x": torch.ones(5)})
