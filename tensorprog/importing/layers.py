@@ -201,6 +201,7 @@ def added(sketch: Sketch, left: Operand, right: Operand, factor: float = 1.0) ->
             ):
                 return replace(square, axes=axes)
         small, large = sorted((one, other), key=lambda value: value.power)
+        sketch.left_out(replace(small, power=small.power - large.power))
         sketch.note(
             f"a term that falls like n**({small.power - large.power}) beside another is left out of the limit: "
             f"{sketch.place.alike}"

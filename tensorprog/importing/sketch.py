@@ -321,6 +321,40 @@ class Sketch:
             return all(map(self.is_positive, expr.children))
         return any(is_call(expr, name) for name in POSITIVE)
 
+    def left_out(self, value: Traced) -> None:
+        """Nothing where a value that falls with the width has the limit 0.
+
+        Raises    ProgramError where it is divided by an average that may have the limit 0 as well
+        """
+        if self._holds(value.expr, self._divides_by_zero):
+            raise self.refuse(
+                f"a quotient by an average that may be 0 is multiplied by n**({value.power})",
+                "multiply the average by the power of n, x / (x.mean(-1) * n**0.5), or give at=",
+            )
+
+    def _divides_by_zero(self, expr: Expr) -> bool:
+        return is_call(expr, "divide") and self._holds(expr.children[1], self._of_either_sign)
+
+    def _of_either_sign(self, expr: Expr) -> bool:
+        line = self.stated(expr)
+        return isinstance(line, Dot) and line.scale == "1/n" and not self.is_square(expr)
+
+    def _holds(self, expr: Expr, what: Callable[[Expr], bool]) -> bool:
+        """Whether something in an expression, or in the functions that it reads, is so."""
+        seen: set[Any] = set()
+        found = [expr]
+        while found:
+            node = found.pop()
+            if what(node):
+                return True
+            line = self.stated(node)
+            found += [
+                *node.children,
+                *(read_by(line) if isinstance(line, Nonlin | MatMul) and line not in seen else ()),
+            ]
+            seen.add(line)
+        return False
+
     def is_square(self, expr: Expr) -> bool:
         """Whether an expression is the average of squares of a vector, a multiple or the root of one: not negative."""
         line = self.stated(expr)
@@ -401,6 +435,7 @@ class Sketch:
         if self.at:
             return replace(value, expr=scaled(value.expr, self.at ** float(value.power)), power=Fraction(0))
         if value.power < 0:
+            self.left_out(value)
             self.note(f"what {self.place.alike} reads vanishes like n**({value.power}) and is 0 in the limit")
             return replace(value, expr=Number(0), power=Fraction(0))
         rate = {"1": "n", "1/2": "sqrt(n)"}.get(str(value.power), f"n**({value.power})")

@@ -64,6 +64,8 @@ WRONG: dict[str, tuple[Act, str]] = {
     "a function of a matrix": (lambda net, q, k, v: q @ torch.tanh(k.transpose(1, 2) @ v), TWO),
     "a diagonal": (lambda net, q, k, v: torch.diagonal(outer(k, v), dim1=-2, dim2=-1), "cannot be imported"),
     "uniform numbers": (lambda net, q, k, v: net.mix(v.transpose(1, 2)), r"share the numbers mix\.weight"),
+    "0 / 0": (lambda net, q, k, v: torch.tanh(v / v.mean(-1, keepdim=True) / net.n**0.5), "average that may be 0"),
+    "0 / 0 in a sum": (lambda net, q, k, v: k + v / v.mean(-1, keepdim=True) / net.n**0.5, "average that may be 0"),
     "a picked coordinate": (lambda net, q, k, v: v[..., [2, 0]], "coordinates of a vector are picked"),
     "picked by numbers": (lambda net, q, k, v: v[v > 0], "decide how many entries are read"),
     "hidden by numbers": (
