@@ -281,7 +281,7 @@ def _weighed(sketch: Sketch, mask: Traced, yes: Any, no: Any) -> Traced:
         for own, branch in pairs
         if not isinstance(branch, FixedTensor) or np.any(branch.arrays)
     ]
-    return added(sketch, *terms) if len(terms) == 2 else terms[0]
+    return added(sketch, terms[0], terms[1]) if len(terms) == 2 else terms[0]
 
 
 @rule("where")
