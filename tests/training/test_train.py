@@ -94,7 +94,7 @@ def test_a_coordinate_check_with_its_limit() -> None:
 def test_one_seed_gives_the_same_numbers_bit_for_bit() -> None:
     one, two = (
         tp.train(network("n**-0.5"), [1, -1, NAN], 1, 0.1, [32], samples=500, max_memory=most)
-        for most in ("20MB", "1GB")
+        for most in ("40MB", "1GB")
     )
     assert one.equals(two)
 
