@@ -311,7 +311,11 @@ def dask() -> Iterator[Line]:
         ):
             pool = client.get_executor()
             call = lambda pool=pool: network.run(4096, 100_000, seed=1, executor=pool)  # noqa: E731
-            yield Line(f"100,000 networks, n = 4096, {workers} of dask's workers, `fast` in each", call, "1.7 times as fast by 2")
+            yield Line(
+                f"100,000 networks, n = 4096, {workers} of dask's workers, `fast` in each",
+                call,
+                "1.7 times as fast by 2",
+            )
 
 
 # ---- measuring -------------------------------------------------------------------------------------------------------
