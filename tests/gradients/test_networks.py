@@ -29,6 +29,7 @@ def test_of_a_linear_map_the_kernel_is_the_average_of_squares() -> None:
     assert abs(found.deviation[0, 0] - 0.5) < 4.9 * found.deviation_se[0, 0] < 0.1
 
 
+@pytest.mark.slow
 def test_the_mean_is_the_kernel_of_the_limit_and_attention_keeps_its_spread() -> None:
     P = tp.Program("net")
     i = P.index("i", 2)

@@ -164,6 +164,7 @@ def test_a_prenorm_transformer_is_that_of_dense_networks(tmp_path: Path) -> None
     assert np.isnan(found["attention_entropy"].sel(layer=0))
 
 
+@pytest.mark.slow
 def test_each_of_many_layers_is_read_from_the_one_before() -> None:
     found = tp.depth(tp.load("deep_attention", L=80, s=2, H=1), "x", draws=64)
     assert np.all(np.diff(np.log(found["variance"].values)) > 0)

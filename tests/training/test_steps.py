@@ -138,6 +138,7 @@ def two_matrices(family: bool) -> tp.Program:
     return tp.gradient_descent(P, "L", 2)
 
 
+@pytest.mark.slow
 def test_members_of_a_weight_that_make_unequal_numbers_of_products() -> None:
     laws = [two_matrices(family).limit() for family in (True, False)]
     for name in ("f_1", "f_2"):

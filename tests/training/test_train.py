@@ -205,6 +205,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert "tp exponents" in wrong.output
 
 
+@pytest.mark.slow
 def test_zero_is_told_where_it_is_known() -> None:
     """With a large rate the limit of f is soon unresolved, which says nothing about networks."""
     text = " ".join(json.loads(tp.train("mup_mlp", steps=4, lr=10, widths=(32, 64), samples=20).attrs["remarks"]))
