@@ -115,13 +115,10 @@ class Elementary:
             even += abs(a) * np.sqrt(slope)
             moved += abs(a) * np.sqrt(var * slope)
         bent = any(h for _, h in self.ramps)
+        rise = np.sqrt(var) * (np.sqrt(STEEPEST_RAMP**2 + RAMP_SIZE**2 / 2) if bent else MEAN_ABS)
         for a, h in self.ramps:
             odd += abs(a) * (STEEPEST_RAMP if h else 1.0)
-            moved += (
-                abs(a) * np.sqrt(var * (STEEPEST_RAMP**2 + RAMP_SIZE**2 / 2))
-                if bent
-                else MEAN_ABS * abs(a) * np.sqrt(var)
-            )
+            moved += abs(a) * rise
         for a, h in self.bells:
             odds, norm = var / h, 1 / np.sqrt(1 + 2 * var / h)
             even += abs(a) * np.sqrt(odds * norm**3 / h)
