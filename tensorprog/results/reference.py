@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from tensorprog.blocks import Block, Grid, paragraph
 from tensorprog.blocks.html import Shown
 from tensorprog.language.errors import ProgramError, TensorprogError
-from tensorprog.language.expr import Variable, free_indices, index_names, walk
 from tensorprog.language.formats import covariance_table, label, law_number, members, split
-from tensorprog.language.ir import Netsor, Nonlin
+from tensorprog.language.ir import Netsor
 
 __all__ = ["MAX_COVARIANCE", "MAX_LISTED", "LawCurve", "LimitDensity", "Reference"]
 
@@ -90,33 +89,6 @@ class LimitDensity:
         return {"mean": self.mean, "deviation": self.deviation, "at": at, "density": density}
 
 
-def alike(netsor: Netsor, name: str, slot: int) -> bool:
-    """Whether members of a family differ along one of its indices by nothing but weights of their own, such as logits:
-    then they have one law.
-    """
-    places = netsor.families[name].statements
-    statement = netsor.body[places[0]] if len(places) == 1 else None
-    index = None if statement is None else statement.target.slots[slot].bare
-    if statement is None or index is None:
-        return False
-    if isinstance(statement, Nonlin):
-        nodes = (node for node in walk(statement.expr) if not isinstance(node, Variable))
-        if any(index in index_names(node) for node in nodes):  # its value matters
-            return False
-    for read in statement.references:
-        uses = [k for k, form in enumerate(read.slots) if index in form.indices]
-        for k in uses:
-            again = ((other, r) for other in netsor.body for r in other.references if r.name == read.name)
-            if len(uses) > 1 or any(other is not statement or r.slots[k].bare != index for other, r in again):
-                return False
-            weight = netsor.weight.get(read.name)
-            if weight is None and not alike(netsor, read.name, k):
-                return False
-            if weight is not None and weight.indices[k] in free_indices(weight.variance):
-                return False
-    return True
-
-
 class Reference(Shown):
     """The numbers of a law that displays need, each asked of the law once.
 
@@ -127,7 +99,6 @@ class Reference(Shown):
         self.law = law
         self.netsor: Netsor = law.netsor
         self._curves: dict[tuple[str, float], LawCurve | None] = {}
-        self._alike: dict[tuple[str, int], bool] = {}
         self._moments: dict[str, dict[str, tuple[Array, ...]]] = {}
         self._averages: dict[tuple[tuple[str, str], ...], Mapping[str, Array]] = {}
         self.failed: dict[str, Exception] = {}  # families whose moments the law could not give, and why
@@ -216,14 +187,6 @@ class Reference(Shown):
         That is, one that integrates, between the points of a grid, to the distribution function: not with atoms, nor
         with spikes between them.
         """
-        name, position = split(self.netsor, variable)
-        at = [int(k) for k in np.unravel_index(position, self.netsor.families[name].shape)]
-        for slot in range(len(at)):
-            if (name, slot) not in self._alike:
-                self._alike[name, slot] = alike(self.netsor, name, slot)
-            at[slot] = 0 if self._alike[name, slot] else at[slot]  # what is alike is asked once
-        starts = (start for start, _ in self.netsor.families[name].ranges)
-        variable = label(name, [start + k for start, k in zip(starts, at, strict=True)])
         centre, spread = self.centre(variable)
         if not spread > 0 or not math.isfinite(spread):
             return None
