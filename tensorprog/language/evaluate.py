@@ -122,14 +122,14 @@ def _places(
     axes = union(*(slot.indices for slot in slots))
     grids = []
     mask: NDArray[Any] | None = None
-    for slot, start, size, rule, (low, high) in zip(slots, starts, sizes, rules, bounds, strict=True):
+    for slot, start, size, rule in zip(slots, starts, sizes, rules, strict=True):
         values = align(affine_values(slot, ranges), axes) - start
         if rule == "wrap":
             values = values % size
         elif rule:
-            there = (values >= 0) & (values < size) if rule == "zero" else np.asarray(True)
+            there = (values >= 0) & (values < size)
             mask = there if mask is None else mask & there
-            values = values if start <= low and high < start + size else np.clip(values, 0, size - 1)
+            values = np.clip(values, 0, size - 1)
         grids.append(values)
     full = np.broadcast_shapes(*(grid.shape for grid in grids))
     return axes, tuple(grids), None if mask is None else np.broadcast_to(mask, full)
@@ -153,7 +153,7 @@ def gathered(
     for name, size in zip(axes, sizes, strict=True):
         form, index, low, high = forms.get(name), name, 0, size
         if form is not None and not form.terms:
-            key.append(min(max(form.offset - starts[name], 0), size - 1))
+            key.append((form.offset - starts[name]) % size)
             same = False
             continue
         if form is not None:
@@ -176,7 +176,7 @@ def gathered(
     slots, begin = [read.get(name, Affine.index(name)) for name in mapped], [starts[name] for name in mapped]
     turned = [array.transpose([axes.index(name) for name in order]) for array in arrays]
     turned = [np.ascontiguousarray(array) if any(array.strides) else array for array in turned]
-    places, where, _ = _places(turned[0].shape[: len(mapped)], begin, slots, ranges, ("edge",) * len(slots))
+    places, where, _ = _places(turned[0].shape[: len(mapped)], begin, slots, ranges, ("wrap",) * len(slots))
     made, wanted = (*places, *order[len(mapped) :]), union(places, order[len(mapped) :])
     return wanted, [align(Open(made, array[where]), wanted) for array in turned]
 

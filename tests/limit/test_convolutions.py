@@ -54,10 +54,13 @@ def _kernel(function, k: NDArray[np.float64]) -> NDArray[np.float64]:  # type: i
 
 
 @pytest.mark.parametrize("boundary", ["zero", "wrap"])
-def test_a_network_of_two_layers_with_pooling(boundary: str) -> None:
-    law = Law(loads(CNN.replace("BOUNDARY", boundary)))
+@pytest.mark.parametrize("apart", [0.6, 0.0])
+def test_a_network_of_two_layers_with_pooling(boundary: str, apart: float) -> None:
+    """Of places that depend on each other, and of independent ones."""
+    text = CNN if apart else CNN.replace("0.6**abs(c - c_) * ", "")
+    law = Law(loads(text.replace("BOUNDARY", boundary)))
     c, b = np.arange(P), np.arange(2)
-    k = 0.6 ** abs(c[:, None, None] - c) * 0.5 ** abs(b[:, None, None, None] - b[:, None])
+    k = apart ** abs(c[:, None, None] - c) * 0.5 ** abs(b[:, None, None, None] - b[:, None])
     one = _kernel(oracles.arccos_kernel, 1.5 * _shifted(k, boundary) / 3)
     two = _kernel(oracles.arcsine_kernel, 0.7 * _shifted(one, boundary))
     np.testing.assert_allclose(np.asarray(law.second_moment("u")), one, atol=1e-12)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from itertools import count, product
@@ -28,8 +28,8 @@ from tensorprog.language.schedule import Loop, positions, schedule, upstream
 
 __all__ = [
     "ONE", "ZERO", "Box", "Condition", "Corrected", "Reading",
-    "at_positions", "carried", "circular", "depth", "indicator", "is_layered", "not_compiled", "operands_of", "place",
-    "random_families", "readings", "reads_beyond", "reductions", "refuse_steps",
+    "at_positions", "carried", "circular", "depth", "indicator", "is_layered", "not_compiled", "operands_of",
+    "place", "places", "random_families", "readings", "reads_beyond", "reductions", "refuse_steps",
     "single", "target_box", "with_summands", "without_transposes",
 ]  # fmt: skip
 
@@ -54,27 +54,24 @@ def readings(reference: Variable, family: Family, ranges: Mapping[str, Range]) -
     if not any(family.boundaries):
         return [Reading(reference.slots)]
     rules = family.boundaries
-    places = zip(reference.slots, family.ranges, rules, strict=True)
-    options = [list(_places(slot, span, rule, ranges)) for slot, span, rule in places]
+    options = [places(*slot, ranges) for slot in zip(reference.slots, family.ranges, rules, strict=True)]
     return [
         Reading(tuple(slot for slot, _ in chosen), tuple(c for _, held in chosen for c in held))
         for chosen in product(*options)
     ]
 
 
-def _places(
+def places(
     slot: Affine, span: Range, rule: str, ranges: Mapping[str, Range]
-) -> Iterator[tuple[Affine, tuple[Condition, ...]]]:
+) -> list[tuple[Affine, tuple[Condition, ...]]]:
     """Slots that lie in the span, each with the condition under which it is read."""
     (start, stop), (low, high) = span, slot.bounds(ranges)
     if not rule or (low >= start and high < stop):
-        yield slot, ()
-        return
+        return [(slot, ())]
     size = stop - start
     turns = range((low - start) // size, (high - start) // size + 1) if rule == "wrap" else range(1)
-    for turn in turns:
-        moved = Affine(slot.terms, slot.offset - turn * size)
-        yield moved, () if len(turns) == 1 and rule == "wrap" else ((moved, span),)
+    found = [Affine(slot.terms, slot.offset - turn * size) for turn in turns]
+    return [(moved, () if len(turns) == 1 and rule == "wrap" else ((moved, span),)) for moved in found]
 
 
 def indicator(inside: Sequence[Condition]) -> Expr:

@@ -41,6 +41,7 @@ from tensorprog.limit.form.definitions import (
     indicator,
     is_layered,
     operands_of,
+    places,
     positions_of,
     random_families,
     readings,
@@ -227,30 +228,49 @@ class Recursion(ABC, Generic[V, M]):
         at, total = solve(where), self.nothing(ranges)
         if a.weight.name != b.weight.name:
             return total
-        for one, weight, held in self._products(a, "", ranges):
-            for two, other, also in self._products(b, "_", ranges):
-                forms = {difference(s, t) for s, t in zip(weight, other, strict=True)} - {None}
-                same = rewrite(frozenset(form for form in forms if form is not None), at, ranges)
-                if same is None:
-                    continue
-                solution = solve(same | where)
-                names = {str(k): slot.at(solution) for k, slot in enumerate(one)}
-                names |= {f"{k}_": slot.at(solution) for k, slot in enumerate(two)}
-                moment = self.products(a.vector.name, b.vector.name, names, ranges).read(names, ranges)
-                inside = dict.fromkeys((form.at(solution), span) for form, span in (*held, *also))
-                moment = moment.times(self.variance(a.weight.name, weight, ranges), same)
-                for condition in inside:
-                    moment = moment.times(self.number(indicator([condition]), ranges))
-                total = total + moment
+        weights = [self._readings(s.weight, s, copy, ranges) for s, copy in ((a, ""), (b, "_"))]
+        for one, two in product(*weights):
+            forms = {difference(s, t) for s, t in zip(one.slots, two.slots, strict=True)} - {None}
+            same = rewrite(frozenset(form for form in forms if form is not None), at, ranges)
+            if same is None:
+                continue
+            vectors = [at_positions(s.vector, s.target, copy) for s, copy in ((a, ""), (b, "_"))]
+            moment = self.read_around(*vectors, solve(same | where), (*one.inside, *two.inside), ranges)
+            total = total + moment.times(self.variance(a.weight.name, one.slots, ranges), same)
         return total
 
-    def _products(
-        self, statement: MatMul, copy: str, ranges: Ranges
-    ) -> Iterator[tuple[tuple[Affine, ...], tuple[Affine, ...], tuple[Condition, ...]]]:
-        """Slots of the vector and of the weight in every case of a MatMul, and where it holds, over positions."""
-        for vector in self._readings(statement.vector, statement, copy, ranges):
-            for weight in self._readings(statement.weight, statement, copy, ranges):
-                yield vector.slots, weight.slots, (*vector.inside, *weight.inside)
+    def read_around(
+        self, u: Variable, v: Variable, at: Mapping[str, Affine], inside: Sequence[Condition], ranges: Ranges
+    ) -> M:
+        """E[Z^u Z^v] of two references over positions, those in `at` eliminated, where forms are inside; elsewhere 0.
+
+        A position that goes around a circular boundary is read as an index of its own over all members, then modulo
+        their number; where equations tie it to others, one turn after the other.
+        """
+        names, around = dict[str, Affine](), dict[tuple[Affine, Range], Affine]()
+        held = [(form.at(at), span) for form, span in inside]
+        for reference, copy in ((u, ""), (v, "_")):
+            family = self.netsor.families[reference.name]
+            for k, (slot, span, rule) in enumerate(zip(reference.slots, family.ranges, family.boundaries, strict=True)):
+                form, name = slot.at(at), f"{k}{copy}"
+                if rule == "wrap" and places(form, span, rule, ranges) != [(form, ())]:
+                    names[name] = around.setdefault((form, span), Affine.index(f"around {len(around)}"))
+                else:
+                    ((names[name], conditions),) = places(form, span, rule, ranges)
+                    held += conditions
+        own = {index.indices[0]: slot for slot, index in around.items()}
+        whole = {**ranges, **{name: span for name, (_, span) in own.items()}}
+        moment = self.products(u.name, v.name, names, whole).read(names, whole)
+        tied = {name for term in moment.terms for form in term.equations for name in form.indices}
+        cases = (places(*slot, "wrap" if name in tied else "", ranges) for name, slot in own.items())
+        total = self.nothing(ranges)
+        for case in product(*cases):
+            slots = {name: slot for name, (slot, _) in zip(own, case, strict=True)}
+            part = moment.read(slots, ranges)
+            for condition in dict.fromkeys((*held, *(c for _, conditions in case for c in conditions))):
+                part = part.times(self.number(indicator([condition]), ranges))
+            total = total + part
+        return total
 
     def _readings(self, reference: Variable, statement: Statement, copy: str, ranges: Ranges) -> list[Reading]:
         return readings(at_positions(reference, statement.target, copy), self.netsor.families[reference.name], ranges)
@@ -516,16 +536,7 @@ class Recursion(ABC, Generic[V, M]):
         if not isinstance(statement, Dot):
             assert not isinstance(statement, MatMul)
             return self.number(self.parts.fresh(statement.expr, positions_of(statement.target)), ranges)
-        left, right = statement.left, statement.right
-        total = self.nothing(ranges)
-        for one in self._readings(left, statement, "", ranges):
-            for two in self._readings(right, statement, "", ranges):
-                read = {str(k): slot for k, slot in enumerate(one.slots)}
-                read |= {f"{k}_": slot for k, slot in enumerate(two.slots)}
-                moment = self.products(left.name, right.name, read, ranges).read(read, ranges)
-                held = indicator((*one.inside, *two.inside))
-                total = total + (moment if held == ONE else moment.times(self.number(held, ranges)))
-        return self.value_of(total)
+        return self.value_of(self.read_around(*operands_of(statement), {}, (), ranges))
 
     # -- clause (iv): scores --------------------------------------------------------------------------------------
 

@@ -149,7 +149,7 @@ class Value:
         return Value(self.axes, Estimate(value, error if exact else error + EPS * np.abs(value)))
 
     def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
-        """Read every axis at an affine form of new indices; values outside the axis are read at its edge."""
+        """Read every axis at an affine form of new indices; values outside the axis, modulo its length."""
         lazy = Gathered(self, {name: slots[name] for name in self.axes if name in slots}, ranges, starts)
         if math.prod(lazy.shape) > max(FEW, LESS * math.prod(self.shape)) and REPLICATE not in self.axes:
             return lazy
@@ -358,7 +358,7 @@ class Gathered(Value):
             lengths = [_length(ranges[index]) for index in left]
             tables = np.zeros((2, known.shape[known.axes.index(axis)], *lengths))
             at = align(affine_values(form, ranges), (*left, name)) - starts[axis]
-            at = np.clip(at, 0, tables.shape[1] - 1)
+            at %= tables.shape[1]
             for table, part in zip(tables, (factor.value, factor.error), strict=True):
                 np.add.at(table, (at, *(np.arange(n)[:, None] for n in lengths)), align(part, (*left, name)))
             known = known.contracted(Value((axis, *ends), Estimate(*tables)), (axis,))
