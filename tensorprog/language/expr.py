@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache, cached_property, reduce
+from functools import cache, cached_property, partial, reduce
 from inspect import Parameter, Signature
 from typing import Any, TypeGuard, TypeVar, Union, cast
 
@@ -429,14 +429,12 @@ def fold(
     its children.
     """
 
-    def meaning(node: Expr) -> V:
-        found = leaf(node)
-        if found is not None or not node.children:
-            return cast("V", found)
-        name = node.reducer if isinstance(node, Reduction) else cast("Call", node).atom
-        return rules.get(name, other)(node, *map(meaning, node.children))
-
-    return meaning(expr)
+    found = leaf(expr)
+    if found is not None or not expr.children:
+        return cast("V", found)
+    name = expr.reducer if isinstance(expr, Reduction) else cast("Call", expr).atom
+    below = partial(fold, rules=rules, leaf=leaf, other=other)
+    return rules.get(name, other)(expr, *map(below, expr.children))
 
 
 def with_children(expr: Expr, *children: Expr) -> Expr:

@@ -1,5 +1,7 @@
 """Cells of many steps, which are averaged over points of lattices, beside a simulation of their limit."""
 
+import weakref
+
 import numpy as np
 
 from tensorprog import Law
@@ -69,3 +71,11 @@ def test_a_long_cell_agrees_with_a_simulation():
         off = value - other.mean(axis=0)
         assert np.all(abs(off) < error.max() + 6 * other.std(axis=0, ddof=1).max() / 8**0.5)
         assert abs(np.trace(off)) < 0.01 * np.trace(value)
+
+
+def test_what_a_cell_takes_is_free_with_its_law():
+    law = Law(loads(LSTM), max_memory=1 << 24)
+    law.cov("y")
+    points = weakref.ref(law.recursion.points)
+    del law
+    assert points() is None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from weakref import proxy
 
 from tensorprog.gaussian.several import REPLICATES
 from tensorprog.language.arrows import connected
@@ -80,7 +81,7 @@ class NumericRecursion(Numbers):
     def points(self) -> VectorsAtPoints:
         """The vectors at quasi-random points."""
         if self._points is None:
-            self._points = VectorsAtPoints(self, self.recurrences.steps, self.pointed_families, self._held)
+            self._points = VectorsAtPoints(proxy(self), self.recurrences.steps, self.pointed_families, self._held)
         return self._points
 
     @property

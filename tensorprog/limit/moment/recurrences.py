@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from weakref import proxy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +63,7 @@ class Recurrences:
         self._start(numbers)
 
     def _start(self, numbers: Numbers) -> None:
-        self.numbers = numbers
+        self.numbers: Numbers = proxy(numbers)  # in no circle: what a law holds is free when the law is
         self.active: frozenset[str] = frozenset()
         self.covariances: dict[tuple[str, str], IndexedValues] = {}
         self.averages: dict[str, Value] = {}
