@@ -1,7 +1,7 @@
-"""Compiled passes over a tile of pairs: arcsine and arc-cosine kernels, bells, and sums of Hermite series.
+"""Compiled passes over pairs: the steps of closed kernels, and sums of Hermite series.
 
 They hold no lock of the interpreter.  Needs numba, from the extra `fast`; only `fast` imports this module.  Formulas
-are those of `kernels` and `series`, without arrays on the way; loops over the second index are vector instructions.
+are those of `steps` and `series`; loops along a row are vector instructions.
 """
 
 from __future__ import annotations
@@ -9,15 +9,41 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from numba import njit, types
+from numba.extending import register_jitable
 
-__all__ = ["add_arc_sines", "add_bells", "add_plain", "add_ramps", "sums"]
+from tensorprog.gaussian.steps import (
+    ANGLE,
+    COSINE,
+    INVERSE,
+    LINEAR,
+    ONE,
+    OUTER,
+    PRODUCT,
+    RAMP,
+    STEEP,
+    STEEPEST,
+    TURN,
+    ZERO,
+    bounded_cosine,
+    cosine,
+    ramp,
+    steep_angle,
+    turn,
+    two_product,
+)  # fmt: skip
+
+__all__ = ["sums", "walk"]
 
 OPTIONS = {"nogil": True, "error_model": "numpy"}
 NUMBER = types.float64
 TILE = types.Array(NUMBER, 2, "C", readonly=True)
 OUT = types.Array(NUMBER, 2, "C")
-STEEP = 1 - 0.999**2  # where 1 - r^2 is smaller, the angle comes from exact products
+SIDES, GIVEN = types.Array(NUMBER, 3, "C"), types.Array(NUMBER, 3, "C", readonly=True)
+KINDS, NUMBERS = types.Array(types.int64, 2, "C"), types.Array(NUMBER, 1, "C")
+PLACES = types.Array(types.int64, 1, "C", readonly=True)
+WIDE = 512  # numbers of a row at once, for which the cache has room
 # the quotient of polynomials of Sun's fdlibm (e_asin.c) for (asin x - x) / x^3, x^2 <= 1/4
 P = (1.66666666666666657415e-01, -3.25565818622400915405e-01, 2.01212532134862925881e-01, -4.00555345006794114027e-02,
      7.91534994289814532176e-04, 3.47933107596021167570e-05)  # fmt: skip
@@ -39,77 +65,90 @@ def _asin(r: float) -> float:
     return -angle if r < 0.0 else angle
 
 
-@njit(**OPTIONS)
-def _product(a: float, b: float) -> tuple[float, float]:
-    """Product and its rounding error (Dekker 1971)."""
-    one, two = 134217729.0 * a, 134217729.0 * b
-    high, upper = one - (one - a), two - (two - b)
-    low, lower, p = a - high, b - upper, a * b
-    return p, ((high * upper - p) + high * lower + low * upper) + low * lower
+for formula in (bounded_cosine, cosine, ramp, steep_angle, turn, two_product):
+    register_jitable(error_model="numpy")(formula)
 
 
 @njit(**OPTIONS)
-def _kept(r: float) -> float:
-    """A correlation kept in [-1, 1]."""
-    r = 1.0 if r > 1.0 else r
-    return -1.0 if r < -1.0 else r
+def _along(sides: Any, at: int, row: int, start: int, room: Any) -> Any:
+    """Numbers of one side along a row; one number that is the same everywhere is repeated in a row that has room."""
+    if sides.shape[2] > 1:
+        return sides[at, row, start : start + room.size]
+    for j in range(room.size):
+        room[j] = sides[at, row, 0]
+    return room
 
 
-@njit(types.void(TILE, TILE, NUMBER, TILE, OUT), cache=True, **OPTIONS)
-def add_plain(left: Any, right: Any, weight: float, cov: Any, total: Any) -> None:
-    """Add what constants and linear parts give; left has the constant, the mean of all else, the slope and the tilt."""
-    for i in range(cov.shape[0]):
-        one, mean, slope, tilt = left[0, i], left[1, i], left[2, i], left[3, i]
-        for j in range(cov.shape[1]):
-            means = one * right[0, j] + (one * right[1, j] + mean * right[0, j])
-            total[i, j] += means + cov[i, j] * (slope * right[2, j] + (slope * right[3, j] + tilt * right[2, j]))
-
-
-@njit(types.void(TILE, TILE, NUMBER, TILE, OUT), cache=True, **OPTIONS)
-def add_ramps(left: Any, right: Any, weight: float, cov: Any, total: Any) -> None:
-    """Add weight S S' (r asin r + (p q + r^2 (1 - p - q)) / sqrt(1 - r^2)); left has 1 / S, p, 1 - p and S."""
-    for i in range(cov.shape[0]):
-        root, p, rest, size = left[0, i], left[1, i], left[2, i], weight * left[3, i]
-        for j in range(cov.shape[1]):
-            q, other = right[1, j], right[2, j]
-            r = _kept(root * right[0, j] * cov[i, j])
-            square = (1.0 - r) * (1.0 + r)
-            tilt = min(p, q) - min(rest, other)
-            top = max(tilt, 0.0) * square - min(tilt, 0.0) * (r * r) + min(rest * other, p * q)
-            total[i, j] += size * right[3, j] * (top / max(math.sqrt(square), 2.0**-52) + r * _asin(r))
-
-
-@njit(types.void(TILE, TILE, NUMBER, TILE, OUT), cache=True, **OPTIONS)
-def add_arc_sines(left: Any, right: Any, weight: float, cov: Any, total: Any) -> None:
-    """Add weight asin r; left has 1 / S, a scale z, z^2 v and z^2 h."""
-    for i in range(cov.shape[0]):
-        steep = 0
-        for j in range(cov.shape[1]):
-            r = _kept(left[0, i] * right[0, j] * cov[i, j])
-            angle = weight * _asin(r)
-            far = (1.0 - r) * (1.0 + r) >= STEEP
-            total[i, j] += angle if far else 0.0
-            steep += 0 if far else 1
-        for j in range(cov.shape[1] if steep else 0):
-            r = _kept(left[0, i] * right[0, j] * cov[i, j])
-            if not (1.0 - r) * (1.0 + r) >= STEEP:
-                v, w, h, k = left[2, i], right[2, j], left[3, i], right[3, j]
-                c = left[1, i] * right[1, j] * cov[i, j]
-                (p, e), (q, f) = _product(v, w), _product(c, c)
-                rest = (p - q) + (e - f)
-                c = c if rest > 0.0 else math.copysign(math.sqrt(p), c)
-                total[i, j] += weight * math.atan2(c, math.sqrt(max(rest, 0.0) + (h * w + k * v + h * k)))
-
-
-@njit(types.void(TILE, TILE, NUMBER, TILE, OUT), cache=True, **OPTIONS)
-def add_bells(left: Any, right: Any, weight: float, cov: Any, total: Any) -> None:
-    """Add weight sqrt(h h') / (S S' sqrt(1 - r^2)); left has 1 / S, 1 - p and sqrt(h)."""
-    for i in range(cov.shape[0]):
-        for j in range(cov.shape[1]):
-            size = left[0, i] * right[0, j]
-            r = size * cov[i, j]
-            square = max((1.0 - r) * (1.0 + r), left[1, i] + right[1, j] - left[1, i] * right[1, j])
-            total[i, j] += weight * (left[2, i] * right[2, j] * size) / math.sqrt(square)
+@njit(
+    types.void(KINDS, NUMBERS, types.int64, SIDES, SIDES, PLACES, PLACES, GIVEN, types.int64, OUT),
+    cache=True,
+    **OPTIONS,
+)
+def walk(
+    kinds: Any, numbers: Any, result: int, left: Any, right: Any, first: Any, second: Any, given: Any, start: int,
+    out: Any,
+) -> None:  # fmt: skip
+    """All steps (`steps`) for one row after the other, of the numbers of X and Y that `first` and `second` name."""
+    most = min(out.shape[1], WIDE)
+    rows, sides = np.empty((len(kinds) + 2, most)), np.empty((4, most))
+    rows[ZERO], rows[ONE] = 0.0, 1.0
+    for i in range(out.shape[0]):
+        for begin in range(0, out.shape[1], most):
+            m, at = min(most, out.shape[1] - begin), start + begin
+            for n in range(len(kinds)):
+                kind, number = kinds[n, 0], numbers[n]
+                total, x, y, found = (
+                    rows[kinds[n, 1], :m],
+                    rows[kinds[n, 2], :m],
+                    rows[kinds[n, 3], :m],
+                    rows[n + 2, :m],
+                )
+                p = q = p2 = q2 = x
+                if kind >= OUTER:
+                    p = _along(left, kinds[n, 4], first[i], at, sides[0, :m])
+                    q = _along(right, kinds[n, 4], second[i], at, sides[1, :m])
+                if kind >= STEEP:
+                    p2 = _along(left, kinds[n, 4] + 1, first[i], at, sides[2, :m])
+                    q2 = _along(right, kinds[n, 4] + 1, second[i], at, sides[3, :m])
+                if kind == LINEAR:
+                    for j in range(m):
+                        found[j] = total[j] + number * x[j]
+                elif kind == PRODUCT:
+                    for j in range(m):
+                        found[j] = total[j] + number * (x[j] * y[j])
+                elif kind == OUTER:
+                    for j in range(m):
+                        found[j] = total[j] + number * (x[j] * (p[j] * q[j]))
+                elif kind == TURN:
+                    for j in range(m):
+                        found[j] = turn(p[j], q[j], x[j])
+                elif kind == COSINE:
+                    for j in range(m):
+                        found[j] = cosine(x[j])
+                elif kind == INVERSE:
+                    for j in range(m):
+                        found[j] = 1.0 / bounded_cosine(x[j], p[j], q[j])
+                elif kind == ANGLE:
+                    for j in range(m):
+                        found[j] = _asin(x[j])
+                elif kind == RAMP:
+                    for j in range(m):
+                        found[j] = ramp(x[j], y[j], p[j], p2[j], q[j], q2[j])
+                elif kind == STEEP:
+                    steep = 0
+                    for j in range(m):
+                        found[j] = total[j]
+                        steep += abs(x[j]) > STEEPEST
+                    for j in range(m if steep else 0):
+                        if abs(x[j]) > STEEPEST:
+                            found[j] = steep_angle(x[j], y[j], p[j], p2[j], q[j], q2[j])
+                else:
+                    array = given[int(number), i, begin : begin + m]
+                    for j in range(m):
+                        found[j] = array[j]
+            asked, found = out[i, begin : begin + m], rows[result, :m]
+            for j in range(m):
+                asked[j] = found[j]
 
 
 @njit(types.void(TILE, TILE, types.int64, types.int64, types.int64, NUMBER, TILE, OUT), cache=True, **OPTIONS)

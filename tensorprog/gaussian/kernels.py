@@ -18,27 +18,45 @@ vanish.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from types import ModuleType
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.function import FunctionTerm, RealFunction
+from tensorprog.gaussian.steps import (
+    ANGLE,
+    COSINE,
+    INVERSE,
+    LINEAR,
+    ONE,
+    OUTER,
+    PRODUCT,
+    RAMP,
+    STEEP,
+    STEEPEST,
+    TURN,
+    ZERO,
+    Steps,
+    bounded_cosine,
+    turn,
+    two_product,
+)  # fmt: skip
 
 Array = NDArray[np.floating]
 
 __all__ = [
     "CORRELATION_SLACK",
     "Elementary",
-    "compiled_values",
+    "add_kernel",
     "correlation",
     "elementary",
     "kernel",
+    "kernel_steps",
     "ordinary",
     "passed_on",
     "refuse_correlation",
@@ -47,10 +65,8 @@ __all__ = [
 ]
 
 MEAN_ABS = float(np.sqrt(2 / np.pi))  # E |X| of a standard normal X
-# asin loses 1 / sqrt(1 - rho^2) of relative accuracy: beyond this correlation 1 - rho^2 comes from exact products
-STEEP = 0.999
-# variances and spreads outside count as extreme: their squares would over- or underflow
-SMALL, LARGE = 1e-150, 1e150
+# variances and spreads outside count as extreme: errors of products of two would under- or overflow
+SMALL, LARGE = 1e-130, 1e130
 # units of rounding in one kernel: of sums of products, relative to the sizes, of |x|, of x erf(a x), of an arc sine,
 # and of its argument, which the slope of the arc sine multiplies; the slope is at most 22.4, as it is refined beyond
 SUMS, CORNERS, BENDS, ARCS, TURNS, STEEPEST_ARC = 4.0, 10.0, 16.0, 3.0, 2.5, 22.4
@@ -218,29 +234,65 @@ def kernel(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array) -> Esti
 
 
 def values(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array) -> Array:
-    """The numbers of a kernel, without their errors."""
-    total = np.zeros(np.broadcast_shapes(v.shape, w.shape, cov.shape))
-    # in an order that does not depend on which function comes first, so that both orders round alike
+    """The numbers of a kernel, without their errors; many of them by compiled code where that has been started."""
+    return kernel_steps(f, g, v, w).all_of(cov, np.broadcast_shapes(v.shape, w.shape, cov.shape))
+
+
+def kernel_steps(f: Elementary, g: Elementary, v: Array, w: Array) -> Steps:
+    """The steps of a kernel for these variances, from an array of covariances."""
+    steps = Steps()
+    steps.result = add_kernel(steps, f, g, v, w, steps.known())
+    return steps
+
+
+def add_kernel(steps: Steps, f: Elementary, g: Elementary, v: Array, w: Array, cov: int) -> int:
+    """Add the steps of a kernel of covariances that are one of the arrays; the place of what they make.
+
+    The order does not depend on which function comes first, so that both orders round alike.
+    """
+    total = ZERO
     for (a, h), (b, k) in sorted(product(f.ramps, g.ramps), key=sorted):
-        found = _of_ramps(v, w, cov, h, k)
-        found *= np.sqrt(v + h) * np.sqrt(w + k)
-        found *= MEAN_ABS**2 * (a * b)
-        total += found
+        r, sides = _turned_by(steps, v, w, h, k, cov)
+        s = steps.add(COSINE, r)
+        found = steps.add(PRODUCT, r, steps.add(ANGLE, r), steps.add(RAMP, r, s, at=sides) if h or k else s)
+        total = steps.add(OUTER, found, ZERO, total, MEAN_ABS**2 * (a * b), sides + 3)
     for (a, h), (b, k) in sorted(product(f.sigmoids, g.sigmoids), key=sorted):
-        found = _arc_sine(v, w, cov, h, k)
-        found *= 2 / np.pi * (a * b)
-        total += found
+        r, sides = _turned_by(steps, v, w, h, k, cov)
+        angle = steps.add(ANGLE, r)
+        if all(np.max(side[sides], initial=0.0) > STEEPEST**2 for side in (steps.left, steps.right)):
+            angle = steps.add(STEEP, r, cov, angle, at=sides + 4)
+        total = steps.add(LINEAR, angle, ZERO, total, 2 / np.pi * (a * b))
     for (a, h), (b, k) in sorted(product(f.bells, g.bells), key=sorted):
-        _, square, size = _of_bells(v, w, cov, h, k)
-        total += a * b * (h * k) ** 0.5 * size / np.sqrt(square)
+        r, sides = _turned_by(steps, v, w, h, k, cov)
+        total = steps.add(OUTER, steps.add(INVERSE, r, at=sides + 1), ZERO, total, a * b * (h * k) ** 0.5, sides + 2)
     if (f.linear and g.sigmoids) or (g.linear and f.sigmoids):
-        total += cov * (f.linear * g.linear + (f.linear * g.tilt(w) + g.linear * f.tilt(v)))
-    elif f.linear and g.linear:
-        total += cov * (f.linear * g.linear)
+        tilts = [f.linear + np.zeros(v.shape), f.tilt(v)], [g.tilt(w), g.linear + np.zeros(w.shape)]
+        total = _with_outer(steps, total, cov, *tilts)
+    if f.linear and g.linear:
+        total = steps.add(LINEAR, cov, ZERO, total, f.linear * g.linear)
     if any((f.constant, f.at_zero, g.constant, g.at_zero)):
         one, two = f.offset(v), g.offset(w)
-        total += one * two + (one * g.mean(w) + two * f.mean(v))
+        total = _with_outer(steps, total, ONE, [one, f.mean(v)], [g.mean(w), two])
+        total = steps.add(OUTER, ONE, ZERO, total, at=steps.sides([one], [two]))
     return total
+
+
+def _with_outer(steps: Steps, total: int, x: int, left: Sequence[Array], right: Sequence[Array]) -> int:
+    """Add the steps of x (l r' + l' r), where it is not zero."""
+    if not any(one.any() and two.any() for one, two in zip(left, right, strict=True)):
+        return total
+    at = steps.sides(left, right)
+    return steps.add(PRODUCT, steps.add(OUTER, ONE, ZERO, steps.add(OUTER, ONE, at=at), at=at + 1), x, total)
+
+
+def _turned_by(steps: Steps, v: Array, w: Array, h: float, k: float, cov: int) -> tuple[int, int]:
+    """A step for the correlation of X + dX and Y + dY, and the place of p, 1 - p, 1 / S, S, v and h of both."""
+    if (cov, h, k) not in steps.made:
+        steps.made[cov, h, k] = steps.sides(*(
+            (*_shares(u, g), _inverse_root(u + g), np.sqrt(u + g), u, np.full(u.shape, g)) for u, g in ((v, h), (w, k))
+        ))  # fmt: skip
+    at = steps.made[cov, h, k]
+    return steps.add(TURN, cov, at=at + 2), at
 
 
 def steepness(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array, moved: Array) -> Array:
@@ -250,11 +302,11 @@ def steepness(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array, move
     """
     total = np.zeros(np.broadcast_shapes(v.shape, w.shape, cov.shape))
     for (a, h), (b, k) in product(f.sigmoids, g.sigmoids):
-        rho, square, _ = _correlated(v, w, cov, h, k)
-        total += 2 / np.pi * abs(a * b * rho) / np.maximum(np.sqrt(square), np.sqrt(moved) + SMALL)
+        rho, root, _ = _turned(v, w, cov, h, k)
+        total += 2 / np.pi * abs(a * b * rho) / np.maximum(root, np.sqrt(moved) + SMALL)
     for (a, h), (b, k) in product(f.bells, g.bells):
-        rho, square, size = _of_bells(v, w, cov, h, k)
-        total += abs(a * b) * (h * k) ** 0.5 * size * (1 + np.square(rho)) / square**1.5
+        rho, root, size = _turned(v, w, cov, h, k)
+        total += abs(a * b) * (h * k) ** 0.5 * size * (1 + np.square(rho)) / root**3
     return total
 
 
@@ -284,62 +336,20 @@ def passed_on(
         return np.where(same, together, apart)
     total = np.zeros(np.broadcast_shapes(v.shape, w.shape, cov.shape))
     for (a, h), (b, k) in product(f.sigmoids, g.sigmoids):
-        rho, square, _ = _correlated(v, w, cov, h, k)
+        rho, root, _ = _turned(v, w, cov, h, k)
         share, also = v / (v + h), w / (w + k)
         apart = turned * np.sqrt(share * also) + np.abs(rho) / 2 * (moved * share + other * also)
         together = moved * rho * (1 - (share + also) / 2)
-        steep = np.maximum(np.sqrt(square), np.sqrt(np.maximum(np.maximum(moved, other), turned)) + SMALL)
+        steep = np.maximum(root, np.sqrt(np.maximum(np.maximum(moved, other), turned)) + SMALL)
         total += 2 / np.pi * abs(a * b) * np.where(same, together, apart) / steep
     return total
 
 
-def _correlated(v: Array, w: Array, cov: Array, h: float, k: float) -> tuple[Array, Array, Array]:
-    """The correlation r of X + dX and Y + dY, kept in [-1, 1], 1 - r^2 without cancellation, and asin r."""
-    rho = np.asarray(_inverse_root(v + h) * _inverse_root(w + k) * cov)
-    np.clip(rho, -1, 1, out=rho)
-    square = np.asarray(1 - rho)
-    square *= 1 + rho
-    return rho, square, np.asarray(np.arcsin(rho))
-
-
-def _of_ramps(v: Array, w: Array, cov: Array, h: float, k: float) -> Array:
-    """r asin r + (p q + r^2 (1 - p - q)) / s with s^2 = 1 - r^2, for r^2 <= p q.
-
-    With t = p + q - 1 the dividend is t s^2 + (1 - p) (1 - q), and p q - t r^2: of both all summands are positive,
-    for t > 0 and for t < 0. The derivative by r is bounded, so that its rounding costs little anywhere, provided
-    that s belongs to the same rounded r.
-    """
-    rho, square, angle = _correlated(v, w, cov, h, k)
-    if not h and not k:
-        angle *= rho
-        angle += np.sqrt(square)
-        return angle
-    (p, rest), (q, other) = _shares(v, h), _shares(w, k)
-    tilt = np.minimum(p, q) - np.minimum(rest, other)
-    top = np.maximum(tilt, 0.0) * square - np.minimum(tilt, 0.0) * np.square(rho) + np.minimum(rest * other, p * q)
-    return np.asarray(top / np.maximum(np.sqrt(square), EPS) + rho * angle)
-
-
-def _arc_sine(v: Array, w: Array, cov: Array, h: float, k: float) -> Array:
-    """asin r: d asin = d r / s, so that small s are refined.
-
-    With r, s of X and Y themselves, the tangent of the angle is r / sqrt(s^2 + p + q + p q), p = h / v, q = k / w.
-    """
-    _, square, angle = _correlated(v, w, cov, h, k)
-    steep = square < 1 - STEEP**2
-    if steep.any():
-        v, w, cov = (np.broadcast_to(array, angle.shape)[steep] for array in (v, w, cov))
-        r, s = correlation(v, w, cov, np.inf)  # beyond 1 counts as 1
-        p, q = h / v, k / w
-        angle[steep] = np.arctan2(r, np.sqrt(s**2 + (p + q + p * q)))
-    return angle
-
-
-def _of_bells(v: Array, w: Array, cov: Array, h: float, k: float) -> tuple[Array, Array, Array]:
-    """r, 1 - r^2, which is at least 1 - p q, and 1 / (S S')."""
-    size, rest, other = _inverse_root(v + h) * _inverse_root(w + k), _shares(v, h)[1], _shares(w, k)[1]
-    rho = size * cov
-    return rho, np.maximum((1 - rho) * (1 + rho), rest + other - rest * other), size
+def _turned(v: Array, w: Array, cov: Array, h: float, k: float) -> tuple[Array, Array, Array]:
+    """The correlation r of X + dX and Y + dY, sqrt(1 - r^2), and 1 / (S S')."""
+    size = _inverse_root(v + h) * _inverse_root(w + k)
+    rho = turn(size, 1.0, cov)
+    return rho, bounded_cosine(rho, _shares(v, h)[1], _shares(w, k)[1]), size
 
 
 def _shares(var: Array, spread: float) -> tuple[Array, Array]:
@@ -348,46 +358,11 @@ def _shares(var: Array, spread: float) -> tuple[Array, Array]:
     return var / whole, np.where(var > 0, spread / whole, float(spread > 0))
 
 
-def compiled_values(f: Elementary, var: Array, passes: ModuleType) -> Callable[[slice, slice, Array], Array]:
-    """E f(X) f(Y) on tiles of variables with these variances, by compiled passes: rows, columns, covariances."""
-    scale = np.ldexp(1.0, -(np.frexp(var)[1] // 2))  # products of exact ones neither over- nor underflow
-    plain = np.stack([f.offset(var), f.mean(var), np.full(var.shape, f.linear), f.tilt(var)])
-    parts = [(passes.add_plain, plain, plain, 1.0)] if plain[[0, 2]].any() else []
-    for add, bends, weight, sides in (
-        (passes.add_ramps, f.ramps, MEAN_ABS**2, lambda h: (*_shares(var, h), np.sqrt(var + h))),
-        (passes.add_arc_sines, f.sigmoids, 2 / np.pi, lambda h: (scale, var * scale**2, h * scale**2)),
-        (passes.add_bells, f.bells, 1.0, lambda h: (_shares(var, h)[1], np.full(var.shape, h**0.5))),
-    ):
-        each = [(a, np.stack([_inverse_root(var + h), *sides(h)])) for a, h in bends]
-        parts += [(add, one, two, weight * a * b) for (a, one), (b, two) in product(each, each)]
-
-    def entries(rows: slice, columns: slice, cov: Array) -> Array:
-        total = np.zeros(cov.shape)
-        for add, left, right, weight in parts:
-            sides = (np.ascontiguousarray(side[:, cut]) for side, cut in ((left, rows), (right, columns)))
-            add(*sides, weight, np.ascontiguousarray(cov), total)
-        return total
-
-    return entries
-
-
 def _inverse_root(values: Array) -> Array:
     """1 / sqrt, 0 for 0."""
     if np.all(values > 0):
         return np.asarray(1 / np.sqrt(values))
     return np.asarray(np.where(values > 0, 1 / np.sqrt(np.where(values > 0, values, 1.0)), 0.0))
-
-
-def two_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """Product and its rounding error: p + e = a b exactly (Dekker 1971), barring over- and underflow."""
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        p = a * b
-        split = 134217729.0  # 2^27 + 1
-        ah = split * a - (split * a - a)
-        bh = split * b - (split * b - b)
-        al, bl = a - ah, b - bh
-        e = ((ah * bh - p) + ah * bl + al * bh) + al * bl
-    return np.asarray(p), np.asarray(np.where(np.isfinite(e), e, 0.0))
 
 
 def correlation(
@@ -407,8 +382,7 @@ def correlation(
     a, b, c = (np.ldexp(v, -k) for v, k in ((a, 2 * ea), (b, 2 * eb), (c, ea + eb)))
     a, b, c = (np.where(degenerate, r, v) for v, r in ((a, 1.0), (b, 1.0), (c, 0.0)))
     # var var - cov^2 from error-free products; where it is small the first difference is exact (Sterbenz)
-    p, pe = two_product(a, b)
-    q, qe = two_product(c, c)
+    (p, pe), (q, qe) = two_product(a, b), two_product(c, c)
     det = (p - q) + (pe - qe)
     worst = np.max(np.where(np.abs(c) > (1 + slack) * np.sqrt(p), np.abs(c) / np.sqrt(p), 0.0), initial=0.0)
     refuse_correlation(worst, slack)

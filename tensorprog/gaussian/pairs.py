@@ -39,9 +39,10 @@ from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.expectation import cross, without_batch
 from tensorprog.gaussian.fast import passes, prepare, threaded
 from tensorprog.gaussian.function import RealFunction
-from tensorprog.gaussian.kernels import Elementary, compiled_values, elementary, kernel, ordinary, values
+from tensorprog.gaussian.kernels import Elementary, elementary, kernel, kernel_steps, ordinary, values
 from tensorprog.gaussian.series import ENOUGH, LEFT, ORDERS, HermiteSeries, ProductSeries, hermite_series
 from tensorprog.gaussian.series import series as hermite_rule
+from tensorprog.gaussian.steps import Steps
 
 Array = NDArray[Any]
 Places = NDArray[np.intp]
@@ -251,17 +252,19 @@ class Pairs:
             return None
 
         @cache
-        def tiles() -> Callable[[slice, slice, Array], Array]:  # when the first is read
-            compiled = passes()
-            if compiled is not None and not self.growing:  # variances stay
-                return compiled_values(f, var, compiled)
-            return lambda rows, columns, cov: values(f, f, var[rows, None], var[None, columns], cov)
+        def steps() -> Steps:  # when the first is read
+            return kernel_steps(f, f, var[:, None], var[None])
+
+        def entries(rows: slice, columns: slice, cov: Array) -> Array:
+            if self.growing:  # variances are not known yet
+                return values(f, f, var[rows, None], var[None, columns], cov)
+            return steps().tile([cov], rows, columns)
 
         one, more = kernel(f, f, var, var, var), var * (1 + STEP)
         growth = np.abs(values(f, f, more, more, more) - one.value) / STEP
         return _Map(
             one.value, one.error, lambda near: values(f, f, var, var, near * var), growth,
-            *f.slopes(var, steep), lambda *tile: tiles()(*tile),
+            *f.slopes(var, steep), entries,
         )  # fmt: skip
 
     def _by_rows(self, f: RealFunction, var: Array) -> _Map | None:

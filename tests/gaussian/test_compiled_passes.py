@@ -13,7 +13,7 @@ from gaussian_functions import FUNCTIONS
 from test_arc_kernels import ELEMENTARY, gram
 
 from tensorprog.gaussian import fast
-from tensorprog.gaussian.kernels import compiled_values, elementary, kernel
+from tensorprog.gaussian.kernels import elementary, kernel, kernel_steps, values
 from tensorprog.gaussian.pairs import SIDE, Pairs
 
 needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="the extra `fast` is not installed")
@@ -35,7 +35,7 @@ def started(fresh: None) -> None:
 
 @needs_numba
 @pytest.mark.parametrize("name", ELEMENTARY)
-def test_closed_forms_of_tiles(started: None, name: str) -> None:
+def test_closed_forms_of_tiles(started: None, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     f, rng = elementary(ELEMENTARY[name]), np.random.default_rng(0)
     assert f is not None
     var = rng.uniform(0.2, 3.0, 82) ** 6
@@ -44,8 +44,28 @@ def test_closed_forms_of_tiles(started: None, name: str) -> None:
     near = np.array([0.0, 1.0, -1.0, 1 - 1e-15, 1 - 1e-9, 1e-5 - 1, 0.9995, 0.5, -0.999])
     rho = np.concatenate([rng.uniform(-1, 1, (37, 36)), np.resize(near, (37, 9))], axis=1)
     cov = rho * np.sqrt(v) * np.sqrt(w)
+    found = kernel_steps(f, f, var[:, None], var[None]).tile([cov], slice(37), slice(37, None))
+    monkeypatch.setattr(fast, "_compiled", None)
     usual = kernel(f, f, v, w, cov)
-    found = compiled_values(f, var, fast.passes())(slice(37), slice(37, None), cov)
+    assert np.all(np.abs(found - usual.value) <= usual.error)
+
+
+@needs_numba
+@pytest.mark.parametrize("name", ELEMENTARY)
+@pytest.mark.parametrize(
+    "shapes", [((3, 1, 900), (2, 900)), ((5400, 1), (1,)), ((2, 1), (1, 2700)), ((1,), (6, 1, 900))]
+)
+def test_closed_forms_of_arrays_of_any_shape(
+    started: None, name: str, shapes: tuple[tuple[int, ...], ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As covariances of places of images, whose variances are those of both places."""
+    f, rng = elementary(ELEMENTARY[name]), np.random.default_rng(1)
+    assert f is not None
+    v, w = (rng.uniform(0.2, 3.0, shape) for shape in shapes)
+    cov = rng.uniform(-1, 1, np.broadcast_shapes(*shapes)) * np.sqrt(v) * np.sqrt(w)
+    found = values(f, f, v, w, cov)
+    monkeypatch.setattr(fast, "_compiled", None)
+    usual = kernel(f, f, v, w, cov)
     assert np.all(np.abs(found - usual.value) <= usual.error)
 
 
