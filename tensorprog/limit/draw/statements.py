@@ -66,6 +66,7 @@ class Statements:
         self._made: dict[str, list[_Made]] = {}
         self._own: dict[int, tuple[WeightedFunction, ...] | None] = {}
         self._sources: dict[tuple[str, Box], Sources] = {}
+        self._makers: dict[tuple[str, Box], list[_Made]] = {}
         self._complete = False
         for number, step in enumerate(steps):
             if netsor.families[step.statement.target.name].kind == "vector":
@@ -90,11 +91,20 @@ class Statements:
                     found |= self.sources(reference.name, _clipped(_box(case, ranges), family.ranges))
         return found
 
+    def _made_in(self, name: str, box: Box) -> list[_Made]:
+        """What makes members in a box."""
+        known = self._makers.get((name, box))
+        if known is None:
+            known = [entry for entry in self._made.get(name, ()) if _overlap(entry.box, box)]
+            if self._complete:
+                self._makers[name, box] = known
+        return known
+
     def sources(self, name: str, box: Box) -> Sources:
         """The weights and initial vectors that members of a vector are functions of, given scores and averages."""
         known = self._sources.get((name, box))
         if known is None:
-            found = [entry.sources for entry in self._made.get(name, ()) if _overlap(entry.box, box)]
+            found = [entry.sources for entry in self._made_in(name, box)]
             initial = [frozenset([(name, ())])] if not self.netsor.families[name].statements else []
             known = frozenset[tuple[str, Box]]().union(*found, *initial)
             if self._complete:
@@ -112,19 +122,18 @@ class Statements:
 
     def boxes(self, name: str, box: Box) -> list[Box]:
         """The members in a box, those of every step by themselves."""
-        made = [entry.box for entry in self._made.get(name, ()) if _overlap(entry.box, box)]
-        return [_clipped(own, box) for own in made] or [box]
+        return [_clipped(entry.box, box) for entry in self._made_in(name, box)] or [box]
 
     def time(self, name: str, box: Box) -> int:
         """The last step that makes members in a box; -1 for initial vectors."""
-        return max((entry.number for entry in self._made.get(name, ()) if _overlap(entry.box, box)), default=-1)
+        return max((entry.number for entry in self._made_in(name, box)), default=-1)
 
     def own(self, name: str, box: Box) -> tuple[WeightedFunction, ...] | None:
         """A vector in terms of those that its statement reads, by name, or of functions of Gaussian variables.
 
         None where it is another function of them, or several statements define the members in the box.
         """
-        made = {entry.position for entry in self._made.get(name, ()) if _overlap(entry.box, box)}
+        made = {entry.position for entry in self._made_in(name, box)}
         if len(made) != 1:
             return None
         position = made.pop()

@@ -27,7 +27,7 @@ from tensorprog.language.evaluate import (
     index_array,
     union,
 )
-from tensorprog.language.expr import Affine, Expr, Number, Variable, indices_of, variables
+from tensorprog.language.expr import Affine, Expr, Number, Variable, indices_of
 from tensorprog.language.initials import InitialLaw, alike, covariance_size, initial_laws
 from tensorprog.language.ir import Initial, Netsor, Range
 from tensorprog.limit.form.definitions import Box, Corrected, indicator, readings
@@ -144,12 +144,20 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     # -- the algebra ----------------------------------------------------------------------------------------------
 
-    def scope(self, ranges: Ranges, moved: Variable | None = None, by: float = 1.0) -> Scope:
-        """Constants, indices, averages (`moved` by its error, times `by`); a score would be a mistake of ours."""
+    def scope(
+        self, ranges: Ranges, moved: Variable | None = None, by: float = 1.0,
+        seen: dict[Variable, Estimate] | None = None,
+    ) -> Scope:  # fmt: skip
+        """Constants, indices, averages (`moved` by its error, times `by`; those read are `seen`).
+
+        A score would be a mistake of ours.
+        """
         full = dict(self.netsor.ranges) | dict(self.parts.bound_ranges) | dict(ranges)
 
         def read(reference: Variable, box: Ranges) -> Open:
             value = self.average_at(reference, box)
+            if seen is not None:
+                seen[reference] = value.estimate
             if reference == moved:
                 return Open(value.axes, value.estimate.value + by * value.estimate.error)
             return value.value
@@ -182,18 +190,16 @@ class Numbers(Recursion[Value, IndexedValues]):
             found = evaluate(expr, scope)
             return Value.of(found.data, found.axes)
 
-        return self.of_averages(dict.fromkeys(variables(expr)), ranges, evaluated, 0.0)
+        return self.of_averages(ranges, evaluated, 0.0)
 
-    def of_averages(
-        self, averages: Iterable[Variable], ranges: Ranges, found: Callable[[Scope], Value], rounding: float = EXACT
-    ) -> Value:
+    def of_averages(self, ranges: Ranges, found: Callable[[Scope], Value], rounding: float = EXACT) -> Value:
         """What is made of averages, with how it changes where each is larger by its error, and where it is smaller.
 
         Both count, as a function may turn to one side only.  Relative errors up to `rounding` are not looked at.
         """
-        result = found(self.scope(ranges))
-        for average in averages:
-            known = self._average(average.name).estimate
+        read: dict[Variable, Estimate] = {}
+        result = found(self.scope(ranges, seen=read))
+        for average, known in read.items():
             if np.any(known.error > rounding * np.abs(known.value)):
                 moved = [found(self.scope(ranges, average, by)) for by in (1.0, -1.0)]
                 axes = union(result.axes, *(other.axes for other in moved))

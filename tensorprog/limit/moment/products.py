@@ -181,8 +181,7 @@ class LawOfFactors:
     def expectation(self, block: Sequence[NumberedFactor]) -> Value:
         """Of the product of the factors of one block, with the effect of errors of averages that are parameters."""
         block = merged(block)
-        averages = dict.fromkeys(v for factor in block for v in factor.averages)
-        return self.numbers.of_averages(averages, self.ranges, lambda scope: self._expectation(block, scope))
+        return self.numbers.of_averages(self.ranges, lambda scope: self._expectation(block, scope))
 
     def _expectation(self, block: Sequence[NumberedFactor], scope: Scope) -> Value:
         if len(block) > 2 or any(len(factor.places) > 1 for factor in block):

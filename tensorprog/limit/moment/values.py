@@ -150,9 +150,10 @@ class Value:
 
     def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
         """Read every axis at an affine form of new indices; values outside the axis, modulo its length."""
-        lazy = Gathered(self, {name: slots[name] for name in self.axes if name in slots}, ranges, starts)
-        if math.prod(lazy.shape) > max(FEW, LESS * math.prod(self.shape)) and REPLICATE not in self.axes:
-            return lazy
+        if REPLICATE not in self.axes:
+            lazy = Gathered(self, {name: slots[name] for name in self.axes if name in slots}, ranges, starts)
+            if math.prod(lazy.shape) > max(FEW, LESS * math.prod(self.shape)):
+                return lazy
         parts = self.estimate.value, self.estimate.error
         axes, found = gathered(self.axes, parts, slots, ranges, starts)
         return self if found is parts else Value(axes, Estimate(*found))
