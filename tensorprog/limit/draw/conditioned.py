@@ -14,7 +14,7 @@ Here e_g are rows of a triangular factor of Cov(g, g'), so that what comes later
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -50,6 +50,7 @@ __all__ = ["ARRAYS", "Conditioned", "Drawn", "statements_of", "without_coordinat
 Array = NDArray[Any]
 Drawn = tuple[Open, Box]  # draws of the members of a scalar family in a box
 ARRAYS = 20  # of the size of the largest moments, while they are computed
+RECENT = 2  # windows of moments of two vectors that are kept, where they pass
 
 
 class Conditioned(NumericRecursion):
@@ -65,8 +66,10 @@ class Conditioned(NumericRecursion):
     def __init__(
         self, whole: NumericRecursion, columns: Columns | None, normals: Normals,
         given: Mapping[str, Drawn] | None = None, factors: dict[Any, Factor] | None = None,
+        passing: str = "", drawn: Collection[str] = (),
     ) -> None:  # fmt: skip
         self.share(whole)
+        self.passing, self._drawn, self._recent = passing, frozenset(drawn), dict[tuple[str, str], list[Any]]()
         self.whole, self.normals, self.given = whole, normals, dict(given or {})
         if columns is not None:
             self.columns = columns
@@ -193,7 +196,14 @@ class Conditioned(NumericRecursion):
     ) -> IndexedValues:
         key = f, g, *self._boxes(f, g, ranges), *sorted((at or {}).items())
         compute = super()._compute
-        return self._made(self._windows, key, lambda: compute(f, g, ranges, at))
+        found = self._made(self._windows, key, lambda: compute(f, g, ranges, at))
+        recent = self._recent.setdefault((f, g), []) if self.passing and not f == g == self.passing else [key]
+        if key not in recent:
+            recent.append(key)
+            for old in recent[:-RECENT]:
+                del self._windows[old]
+            del recent[:-RECENT]
+        return found
 
     def _uncentred(
         self, f: str, g: str, ranges: Mapping[str, Range], at: Mapping[str, Affine] | None = None
@@ -388,8 +398,9 @@ class Conditioned(NumericRecursion):
         return Value.of(values.reshape(-1, *shape), (REPLICATE, *(str(k) for k in range(len(shape)))))
 
     def entered(self, name: str, box: Sequence[Range]) -> None:
-        """Draw the coordinates of members that a recurrence has made known."""
-        if self.is_finite(name):
+        """Draw the coordinates of members that a recurrence has made known, where that must be at once."""
+        alone = self.passing and name in self._drawn and len(self.netsor.families[name].statements) == 1
+        if self.is_finite(name) or alone:
             self._draw(name, tuple(box))
 
     def _draw(self, name: str, box: Box) -> None:

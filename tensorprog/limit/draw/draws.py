@@ -43,15 +43,18 @@ OF_SCORES = 2  # of the size of the largest family of scores or averages, where 
 class Draws:
     """Draws all that is random and upstream of some variables, and one coordinate of each family in `bases`.
 
-    `dim` normals make one draw.
+    `dim` normals make one draw.  Of a recurrence moments of one vector alone are kept, if its name is `passing`.
 
     Raises    NotCompiledError for gated cells of a recurrence that depend on scores or meet vectors that do
     """
 
-    def __init__(self, recursion: NumericRecursion, wanted: Collection[str], bases: Collection[str] = ()) -> None:
+    def __init__(
+        self, recursion: NumericRecursion, wanted: Collection[str], bases: Collection[str] = (), passing: str = ""
+    ) -> None:
         self.recursion, self.netsor = recursion, recursion.netsor
         self.wanted, self.bases = tuple(wanted), self._gaussian(bases)
         self.inner = 0.0  # the largest error of the averages drawn so far
+        self.passing = passing
         read = upstream(self.netsor, [*self.wanted, *self.bases]) & recursion.random
         refuse_cells(recursion.parts, recursion.random, filter(self._is_vector, read))
         groups = dependent(recursion, [*recursion.summands])
@@ -84,23 +87,26 @@ class Draws:
 
     @cached_property
     def _sizes(self) -> tuple[int, int]:
-        """Numbers of one draw that the moments of all layers are, about, and those of the largest."""
-        random, families, sizes, scalars = self.recursion.random, self.netsor.families, [1], [1]
+        """Numbers of one draw that the moments of all layers are, as far as they are kept, and those of the largest."""
+        random, families, sizes, scalars, passed = self.recursion.random, self.netsor.families, [1], [1], 0
         for step in self.recursion.recurrences.steps:
             name = step.statement.target.name
             if name in random and not isinstance(step.statement, MatMul):
                 box = target_box(step.statement, step.ranges(self.netsor.ranges))
                 members = math.prod(stop - start for start, stop in box)
                 (sizes if self._is_vector(name) else scalars).append(members ** (1 + self._is_vector(name)))
+                passed += sizes[-1] if self._is_vector(name) and name != self.passing else 0
         products = {(s.weight.name, s.target.name) for s in self.netsor.body
                     if isinstance(s, MatMul) and s.vector.name in random}  # fmt: skip
         for weight in {weight for weight, _ in products}:
             members = max(1, math.prod(families[weight].shape))  # whose products depend on each other
             size = sum(math.prod(families[name].shape) for other, name in products if other == weight)
             sizes += [(size // members) ** 2] * members
+            passed += sum(sizes[-members:])
         outputs = sum(math.prod(families[name].shape) ** 2 for name in self.netsor.outputs)
         largest = max(outputs, *sizes, *(count**2 for count in self._jointly), OF_SCORES * max(scalars) // ARRAYS)
-        return max(self.dim, sum(sizes) + sum(scalars), outputs), largest
+        kept = sum(sizes) - passed if self.passing else max(sum(sizes), outputs)
+        return max(self.dim, kept + sum(scalars)), largest
 
     @cached_property
     def _jointly(self) -> list[int]:
@@ -153,7 +159,8 @@ class Draws:
 
     def at(self, points: Array) -> Conditioned:
         """The moments given draws at points (draws, dim)."""
-        return Conditioned(self.recursion, self.columns, GivenNormals(self.sources, points), factors=self._factors)
+        normals = GivenNormals(self.sources, points)
+        return Conditioned(self.recursion, self.columns, normals, None, self._factors, self.passing, self.bases)
 
     def values(self, normals: Normals, names: Collection[str]) -> dict[str, Open]:
         """Draws of variables that are random, or vectors, which have one coordinate, by name.

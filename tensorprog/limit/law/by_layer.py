@@ -8,6 +8,7 @@ averaged over draws is up to the reader.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -23,7 +24,7 @@ from tensorprog.limit.draw.conditioned import Conditioned
 from tensorprog.limit.law.conditional_moments import DrawSource, is_linear, pieces
 from tensorprog.limit.law.law import NumericLaw
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
-from tensorprog.limit.moment.values import REPLICATE
+from tensorprog.limit.moment.values import REPLICATE, PassedError
 
 __all__ = ["Axes", "LayerDraws", "LayerMoments", "ordered"]
 
@@ -72,8 +73,11 @@ class LayerDraws:
         self.has_moments = moments  # beyond the second
         if self.random:
             ranges = law.compiled.families
-            wanted = [(name, ranges[name].ranges) for name in (axes.name, *scalars)]
-            self.source = DrawSource(self.recursion, wanted, by_values=moments)
+            self._wanted = [(name, ranges[name].ranges) for name in (axes.name, *scalars)]
+            self.source = self._source()
+
+    def _source(self, passing: str = "") -> DrawSource:
+        return DrawSource(self.recursion, self._wanted, by_values=self.has_moments, passing=passing)
 
     def replicates(self, draws: int, count: int = REPLICATES) -> Iterator[LayerMoments]:
         """The moments of replicates of so many draws each, a power of 2, in pieces; of one where nothing is random."""
@@ -81,11 +85,25 @@ class LayerDraws:
             yield self._known()
             return
         shape, token = self.law.compiled.families[self.axes.name].shape, self.axes.token
-        results = math.prod(shape) * (1 if token is None else shape[token])
-        step = self.source.draws_at_once(results, f"the layers of {self.axes.name}")
+        results, what = math.prod(shape) * (1 if token is None else shape[token]), f"the layers of {self.axes.name}"
+        if self.source.draws_at_once(results, what) < draws * count:
+            self._let_pass()
+        step = self.source.draws_at_once(results, what)
         sets = islice(point_sets(self.source.dim, int(math.log2(draws)), self.seed), count)
         for piece in pieces(sets, step):
             yield from self._given(piece)
+
+    def _let_pass(self) -> None:
+        """Keep moments of what is asked for alone, where each layer follows from the one before, as one draw tells.
+
+        So twice as many layers take twice as long.
+        """
+        kept, self.source = self.source, self._source(self.axes.name)
+        try:
+            deque(self._given([(0, np.random.default_rng(0).standard_normal((1, kept.dim)))]), 0)
+            self.source = self._source(self.axes.name)  # of which that draw is no part
+        except PassedError:
+            self.source = kept
 
     def _given(self, held: Sequence[tuple[int, Array]]) -> Iterator[LayerMoments]:
         """The moments at points of several replicates, all worked out at once."""
@@ -136,10 +154,12 @@ class LayerDraws:
         tokens, layer, parts = own[1] - own[0], str(self.axes.layer), list[Any]()
         whole = {name: ranges[int(name.rstrip("_"))] for name in places if name != REPLICATE}
         first, last = ranges[self.axes.layer]
+        recursion.ready(name)  # in the order of layers
         for start in range(first, last) if isinstance(recursion, Conditioned) else (first,):
             stop = start + 1 if isinstance(recursion, Conditioned) else last  # of draws a layer is known by itself
             local = recursion.over(whole | {layer: (start, stop)})
-            moment = recursion.settle(recursion.between(name, name, names, local)).read(names, local)
+            own = names | ({layer: Affine((), start), f"{layer}_": Affine((), start)} if stop == start + 1 else {})
+            moment = recursion.settle(recursion.between(name, name, own, local)).read(own, local)
             found = moment.at(places | {layer: _along(np.arange(start, stop), 1, len(order) + 3)})
             shape = (draws, stop - start, *(ranges[k][1] - ranges[k][0] for k in order[1:]), tokens, tokens)
             parts.append([np.broadcast_to(part, shape) for part in (found.value, found.error)])

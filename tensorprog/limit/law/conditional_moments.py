@@ -73,7 +73,7 @@ class DrawSource:
 
     Scores over infinite widths are Gaussian given what their operands are made from, where all variables are scores, or
     depend on none.  Vectors named by `drawn` are values of their own; `by_values`, so is the first variable, if it is
-    a vector that is not Gaussian given the draws.
+    a vector that is not Gaussian given the draws.  `passing`: see `Draws`.
 
     `dim` standard normals make one draw; `relative` is the largest relative error of the moments used so far, `inner`
     the largest error of the averages drawn so far.  Variables go by their numbers in the order given.
@@ -83,7 +83,7 @@ class DrawSource:
 
     def __init__(
         self, recursion: NumericRecursion, variables: Sequence[Member], by_values: bool = False, joint: bool = False,
-        drawn: Collection[str] = (),
+        drawn: Collection[str] = (), passing: str = "",
     ) -> None:  # fmt: skip
         self.recursion, self.netsor, self.variables = recursion, recursion.netsor, variables
         self.relative, self.inner, self._values = 0.0, 0.0, frozenset(drawn)
@@ -104,7 +104,7 @@ class DrawSource:
             self._values |= {first}
         whole = (part for name in self._values for part in recursion.parts.last(name))
         wanted = {*(operands if self.scores else ()), *(names.keys() - self.scores)}
-        self.draws = Draws(recursion, wanted, bases_of(whole))
+        self.draws = Draws(recursion, wanted, bases_of(whole), passing)
         self.dim = self.draws.dim
 
     def draws_at_once(self, results: int, what: str) -> int:

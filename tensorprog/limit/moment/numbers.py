@@ -60,6 +60,7 @@ class Numbers(Recursion[Value, IndexedValues]):
     kind = IndexedValues
     each = False  # whether every draw has moments of its own
     jointly = False  # whether functions of several vectors, summed over, are averaged over points of all that they read
+    passing = ""  # a vector, if of recurrences only its moments are kept, and of others those of the last members
     relative = 0.0  # the largest error of a covariance that points or draws were made with, beside both deviations
 
     def __init__(self, program: Netsor, expanded: bool = True, symbols: Collection[str] = ()) -> None:

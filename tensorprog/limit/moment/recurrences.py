@@ -22,7 +22,7 @@ from tensorprog.language.schedule import Loop, Step, positions, schedule, steps
 from tensorprog.limit.form.definitions import Box, at_positions, circular, readings, target_box
 from tensorprog.limit.memory import keep
 from tensorprog.limit.moment.indexed import NOTHING, Equations, Term, difference, held_in, solve
-from tensorprog.limit.moment.values import DeferredPairs, IndexedValues, Value, check_memory
+from tensorprog.limit.moment.values import DeferredPairs, IndexedValues, Latest, Value, check_memory
 
 if TYPE_CHECKING:
     from tensorprog.limit.moment.numbers import Numbers
@@ -178,7 +178,10 @@ class Recurrences:
             self._enter((g, f), row.read(forms, swapped))
 
     def _enter(self, key: tuple[str, str], row: IndexedValues) -> None:
-        """Write a row into the covariance of two families."""
+        """Write a row into the covariance of two families, or in place of it."""
+        if self.numbers.passing:
+            self.covariances[key] = Latest(row.terms, row.ranges)
+            return
         whole = self.numbers.pair_ranges(*key)
         table = {term.equations: term.value for term in self.covariances.get(key, IndexedValues((), whole)).terms}
         entered: dict[Equations, Value] = {}

@@ -23,7 +23,8 @@ from tensorprog.limit.memory import need
 from tensorprog.limit.moment.indexed import NOTHING, Equations, Indexed, Term, solve
 
 __all__ = [
-    "REPLICATE", "DeferredPairs", "Factored", "IndexedValues", "Settled", "Value", "check_memory", "picked",
+    "REPLICATE", "DeferredPairs", "Factored", "IndexedValues", "Latest", "PassedError", "Settled", "Value",
+    "check_memory", "picked",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -584,6 +585,32 @@ class IndexedValues(Indexed[Value]):
     def size(self) -> float:
         """A bound on the entries."""
         return sum(float(term.value.bound.value) for term in self.terms)
+
+
+class PassedError(Exception):
+    """Members of a recurrence are asked for whose moments are kept no longer."""
+
+
+class Latest(IndexedValues):
+    """Moments of the members that a recurrence made last, of which no others can be read.
+
+    Raises    PassedError
+    """
+
+    def read(self, names: Mapping[str, Affine], ranges: Ranges) -> IndexedValues:
+        """The same at affine forms of other indices."""
+        for name, (start, stop) in self.ranges.items():
+            low, high = names[name].span(ranges) if name in names else (start, stop)
+            if low < start or high > stop:
+                raise PassedError
+        return super().read(names, ranges)
+
+    def at(self, positions: Mapping[str, Array]) -> Estimate:
+        """Values at index arrays: see `IndexedValues.at`."""
+        for name, (start, stop) in self.ranges.items():
+            if name in positions and np.any((positions[name] < start) | (positions[name] >= stop)):
+                raise PassedError
+        return super().at(positions)
 
 
 Settled = TypeVar("Settled", IndexedValues, Value)
