@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, reduce
+from itertools import combinations
 from operator import mul
 from typing import Any
 
@@ -37,7 +38,7 @@ from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, Inner, SumsOfFu
 from tensorprog.limit.form.univariate import function, smooth
 from tensorprog.limit.moment.indexed import Equations
 from tensorprog.limit.moment.numbers import Numbers
-from tensorprog.limit.moment.recursion import Forms
+from tensorprog.limit.moment.recursion import Copies, Forms
 from tensorprog.limit.moment.values import REPLICATE, DeferredPairs, Value, check_memory
 
 __all__ = ["Factors", "LawOfFactors", "NumberedFactor", "ProductOfFunctions", "merged"]
@@ -113,6 +114,29 @@ class Factors:
                 found.append(NumberedFactor(body, tuple(dict.fromkeys(places))))
         return self._placed[key]
 
+    def copies(self, ranges: Mapping[str, Range]) -> Copies:
+        """Forms that are one form of two copies of its indices, which have the same ranges.
+
+        Variances that are read from covariances halve the time of convolutions on data.
+        """
+        return {
+            k: found
+            for k, found in self._copies.items()
+            if all(ranges[n] == f.span(ranges) for n, f in found[1].items())
+        }
+
+    @cached_property
+    def _copies(self) -> Copies:
+        found = dict[int, tuple[tuple[int, int], dict[str, Affine]]]()
+        for j, k in combinations(range(len(self.forms)), 2):
+            form = self.forms[k]
+            names = {name for weight, v, _ in form for node in (*walk(weight), v) for name in index_names(node)}
+            first = {name: Affine.index(name[:-1]) for name in names if name.endswith("_")}
+            if first and renamed(form, first) == self.forms[j]:
+                found[j] = (k, j), first
+                found[k] = (k, j), {name[:-1]: Affine.index(name) for name in first}
+        return found
+
 
 def _numbered(parts: SumsOfFunctions, factor: WeightedFunction) -> tuple[Expr, list[Inner]]:
     """A function of numbered variables, and the affine forms that these are."""
@@ -137,7 +161,7 @@ class ProductOfFunctions:
 
     def __init__(self, numbers: Numbers, factors: Factors, ranges: Mapping[str, Range]) -> None:
         self.numbers, self.factors, self.ranges = numbers, factors, ranges
-        self.forms = Forms(numbers, factors.forms, ranges)
+        self.forms = Forms(numbers, factors.forms, ranges, factors.copies(ranges))
 
     def law(self, equations: Equations, solution: Mapping[str, Affine]) -> LawOfFactors:
         """Their law where exactly these equations between indices hold, the indices in `solution` eliminated."""

@@ -63,7 +63,7 @@ from tensorprog.limit.moment.indexed import (
     solved,
 )
 
-__all__ = ["Forms", "Recursion"]
+__all__ = ["Copies", "Forms", "Recursion"]
 
 
 V = TypeVar("V", bound=Any)  # what can be added and multiplied
@@ -71,6 +71,7 @@ M = TypeVar("M", bound=Indexed[Any])
 K = TypeVar("K")
 W = TypeVar("W")
 Ranges = Mapping[str, Range]
+Copies = Mapping[int, tuple[tuple[int, int], Mapping[str, Affine]]]
 DEEP = 20  # covariances and averages that are computed inside each other
 
 
@@ -624,14 +625,21 @@ def _slots_of(u: Variable, v: Variable) -> Mapping[str, Affine]:
 
 
 class Forms(Generic[V]):
-    """Affine forms of Gaussian variables with their means and covariances, before any equations hold."""
+    """Affine forms of Gaussian variables with their means and covariances, before any equations hold.
 
-    def __init__(self, recursion: Recursion[V, Any], forms: Sequence[Inner], ranges: Ranges) -> None:
+    Variances of the forms in `copies` are covariances of two forms, read at these names.
+    """
+
+    def __init__(self, recursion: Recursion[V, Any], forms: Sequence[Inner], ranges: Ranges, copies: Copies) -> None:
         self.recursion, self.forms, self.ranges = recursion, forms, ranges
         self.means = [recursion.centre(form, ranges) for form in forms]
         self.covariances: dict[tuple[int, int], Indexed[V]] = {
-            (k, j): recursion.covariance(forms[j], forms[k], ranges) for k in range(len(forms)) for j in range(k + 1)
+            (k, j): recursion.covariance(forms[j], forms[k], ranges)
+            for k in range(len(forms))
+            for j in range(k + (k not in copies))
         }
+        for k, (pair, names) in copies.items():
+            self.covariances[k, k] = self.covariances[pair].read(names, ranges)
 
     @property
     def equations(self) -> list[Equations]:
