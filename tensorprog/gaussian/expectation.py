@@ -28,7 +28,7 @@ from tensorprog.gaussian.kernels import (
     ordinary,
     passed_on,
     refuse_correlation,
-    steepness,
+    values,
 )
 from tensorprog.gaussian.quadrature import Side, crude_norm, integrate_line, integrate_plane
 from tensorprog.gaussian.series import HermiteSeries, ProductSeries, hermite_series
@@ -101,6 +101,8 @@ def cross(
         if scaled is not None:
             return scaled
     closed = _closed(f, g, law, c, slack, pairs)
+    if closed is None and np.isinf(slack):
+        closed = _by_laws(f, g, law, c)
     if closed is not None:
         return closed
     (one, first), (two, second) = _variables((f, g), [law[k].value for k in (0, 2, 1, 3)])
@@ -159,6 +161,35 @@ def _closed(
         return Estimate.exact(np.zeros(shape))
     rounding = np.where(cov == 0, 0.0, found.error) if odd else found.error
     return Estimate(found.value, np.zeros(shape) + rounding + passed)
+
+
+def _by_laws(f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estimate) -> Estimate | None:
+    """The same of many pairs, with errors that are products of numbers for both laws, by Cauchy and Schwarz.
+
+    Convolutions on 20 images take half the time so.  None where functions differ, or errors are more than rounding.
+    """
+    form, (v, w) = elementary(f), (each.value for each in law[2:])
+    if form is None or form != elementary(g) or form.jumps or any(m.value.any() or m.error.any() for m in law[:2]):
+        return None
+    batch, exact = np.broadcast_shapes(v.shape, w.shape, c.value.shape), f.parity < 0
+    moved = max(float(_relative(each.error, each.value).max(initial=0.0)) for each in law[2:])
+    least = math.prod(float(u.min(initial=np.inf, where=u > 0)) for u in (v, w)) ** 0.5
+    largest = max(moved, c.error.max(initial=0.0) / max(least, TINY))
+    if math.prod(batch) <= MANY or largest > PASSED or not (ordinary(v) and ordinary(w)):
+        return None
+    sides = ((u, EPS**0.5 * form.rounding(u), *map(np.sqrt, form.slopes(u, 1.0))) for u in (v, w))
+    given = [np.reshape(a, (1,) * (len(batch) - a.ndim) + a.shape) for side in sides for a in side]
+    given += [np.broadcast_to(array, batch) for array in (c.value, c.error)]
+    value, error = np.empty(batch), np.empty(batch)
+
+    def fill(tile: tuple[slice, ...]) -> None:
+        v, rounding, slope, spread, w, other, steep, width, cov, bound = (_cut(array, tile) for array in given)
+        value[tile] = values(form, form, v, w, cov)
+        own = rounding * other + moved * spread * width
+        error[tile] = (own * (cov != 0) if exact else own) + bound * (slope * steep)
+
+    threaded(fill, _tiles(batch, 0))
+    return Estimate(value, error)
 
 
 def _by_degree(
@@ -476,20 +507,11 @@ class _Pairs:
         """What errors of the law do to first order; those of one variable move its variance alone."""
         one, two = self.one, self.two
         if slopes is None:
-            size, forms = one.sizes[self.first] * two.sizes[self.second], self._elementary
-            both = np.maximum(turned, moved)
+            forms = self._elementary
             if forms is None:
-                return np.asarray(both * size)
+                return np.asarray(np.maximum(turned, moved) * (one.sizes[self.first] * two.sizes[self.second]))
             v, w = one.var[self.first], two.var[self.second]
-            if forms[0].only_sigmoids and forms[1].only_sigmoids:
-                return passed_on(*forms, v, w, self.cov, moved, moved, turned, same)
-            # x erf(a x) is of degree two where it is small, all others of degree one at most
-            degree = 1 + any(spread for form in forms for _, spread in form.ramps)
-            error = np.broadcast_to(both * (degree * size + steepness(*forms, v, w, self.cov, both)), self.cov.shape)
-            alone, error = np.broadcast_to(same, error.shape), error.copy()
-            variances, off = self._chosen(alone, v, moved)
-            error[alone] = passed_on(*forms, variances, variances, variances, off, off, off, np.ones((), bool))
-            return error
+            return passed_on(*forms, v, w, self.cov, moved, moved, turned, same)
         series = _product(one, two)
         assert series is not None and one.series is not None and two.series is not None
         f, g = one.series, two.series

@@ -138,6 +138,23 @@ class Value:
             bound = bound + contract(sizes[0], other.error, over).data
         return Value(data.axes, Estimate(data.data, bound))
 
+    def along(self, table: Value) -> Value:
+        """Sums of products with a table over its first axis, whose place its others take."""
+        axis, *others = table.axes
+        place, known, weights = self.axes.index(axis), self.estimate, table.estimate
+        count, lead = self.shape[place], math.prod(self.shape[:place])
+
+        def sums(table: Array, array: Array) -> Array:
+            rows, parts = table.reshape(count, -1).T, array.reshape(lead, count, -1)
+            found = rows @ parts if parts.shape[-1] > 1 else parts[..., 0] @ rows.T
+            return found.reshape(*self.shape[:place], *table.shape[1:], *self.shape[place + 1 :])
+
+        bound = sums(np.abs(weights.value) + weights.error, known.error + 2 * EPS * np.abs(known.value))
+        if weights.error.any():
+            bound += sums(weights.error, np.abs(known.value))
+        found = Estimate(sums(weights.value, known.value), bound)
+        return Value((*self.axes[:place], *others, *self.axes[place + 1 :]), found)
+
     def _summed(self, ones: Open) -> float:
         """The largest sum of sizes over the axes of some ones."""
         sizes = Open(self.axes, np.abs(self.estimate.value))
@@ -363,7 +380,7 @@ class Gathered(Value):
             at %= tables.shape[1]
             for table, part in zip(tables, (factor.value, factor.error), strict=True):
                 np.add.at(table, (at, *(np.arange(n)[:, None] for n in lengths)), align(part, (*left, name)))
-            known = known.contracted(Value((axis, *ends), Estimate(*tables)), (axis,))
+            known = known.along(Value((axis, *ends), Estimate(*tables)))
             for end, index in ends.items():
                 slots[end], starts[end] = Affine.index(index), ranges[index][0]
         return reduce(operator.mul, others, known.gather(slots, ranges, starts))
