@@ -183,7 +183,26 @@ def upstream(netsor: Draft, names: Iterable[str]) -> frozenset[str]:
     return reached(read, names)
 
 
-def steps(netsor: Draft, key: Callable[[int], Any] | None = None) -> list[Step]:
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """The steps of entries of a schedule one after the other, each made when it is its turn."""
+
+    body: Sequence[Statement]
+    entries: Sequence[int | Loop]
+
+    def __iter__(self) -> Iterator[Step]:
+        return self._run(self.entries, ())
+
+    def _run(self, entries: Sequence[int | Loop], fixed: tuple[tuple[str, int], ...]) -> Iterator[Step]:
+        for entry in entries:
+            if isinstance(entry, int):
+                yield Step(entry, self.body[entry], fixed)
+            else:
+                for value in range(entry.start, entry.stop):
+                    yield from self._run(entry.body, (*fixed, (entry.index, value)))
+
+
+def steps(netsor: Draft, key: Callable[[int], Any] | None = None) -> Steps:
     """All steps in an order of execution (see `schedule`); their number grows with recurrence indices only.
 
     Raises    ProgramError for more than MOST_STEPS
@@ -193,13 +212,4 @@ def steps(netsor: Draft, key: Callable[[int], Any] | None = None) -> list[Step]:
         longest = max((entry for entry in order if isinstance(entry, Loop)), key=lambda loop: loop.stop - loop.start)
         what = f"{steps_of(order):,} steps one after the other, and {MOST_STEPS:,} are the most"
         raise fail(f"a network of {netsor.name} takes {what}", fix=f"give the index {longest.index} a smaller range")
-
-    def run(entries: Sequence[int | Loop], fixed: tuple[tuple[str, int], ...]) -> Iterator[Step]:
-        for entry in entries:
-            if isinstance(entry, int):
-                yield Step(entry, netsor.body[entry], fixed)
-            else:
-                for value in range(entry.start, entry.stop):
-                    yield from run(entry.body, (*fixed, (entry.index, value)))
-
-    return list(run(order, ()))
+    return Steps(netsor.body, order)

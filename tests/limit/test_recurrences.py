@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 
 import mpmath
@@ -586,6 +587,21 @@ def test_a_table_of_many_steps_is_kept_once() -> None:
     short = Law(loads(text, {"T": 150})).cov("f")
     np.testing.assert_allclose(found[:150, :150], np.asarray(short), rtol=0, atol=2 * short.error)
     np.testing.assert_array_equal(found, found.T)
+
+
+def test_the_number_of_objects_does_not_grow_with_the_steps() -> None:
+    text = SEQUENCE.replace("LAG", "1").replace("FIRST", "relu").replace("SECOND", "erf")
+
+    def objects(steps: int) -> int:
+        law = Law(loads(text, {"T": steps}))
+        gc.collect()
+        before = len(gc.get_objects())
+        law.var("f[5]")
+        gc.collect()
+        return len(gc.get_objects()) - before
+
+    objects(10)  # what is loaded with the first
+    assert objects(400) < objects(110) + 50
 
 
 def test_weights_for_each_step_need_no_table() -> None:

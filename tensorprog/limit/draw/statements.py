@@ -11,7 +11,7 @@ independent given all scores and averages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tensorprog.language.expr import Variable, product_of, variables
@@ -61,7 +61,7 @@ def _overlap(one: Box, two: Box) -> bool:
 class Statements:
     """The statements of one program in the order of its steps."""
 
-    def __init__(self, netsor: Netsor, parts: SumsOfFunctions, steps: Sequence[Step]) -> None:
+    def __init__(self, netsor: Netsor, parts: SumsOfFunctions, steps: Iterable[Step]) -> None:
         self.netsor, self.parts = netsor, parts
         self._made: dict[str, list[_Made]] = {}
         self._own: dict[int, tuple[WeightedFunction, ...] | None] = {}

@@ -6,7 +6,7 @@ can grow: the rows of earlier columns stay as they are when later ones come.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,7 +68,7 @@ class Columns:
               beyond the last) and the member of it, and `made`, the number of the step that makes it
     """
 
-    def __init__(self, netsor: Netsor, steps: Sequence[Step], together: Mapping[str, int] | None = None) -> None:
+    def __init__(self, netsor: Netsor, steps: Iterable[Step], together: Mapping[str, int] | None = None) -> None:
         self.netsor = netsor
         self.together = dict(together or {})  # scores that are drawn by their covariances instead, with their groups
         self.weight: dict[str, str] = {}

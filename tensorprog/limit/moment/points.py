@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, TypeVar
@@ -99,7 +99,7 @@ class VectorsAtPoints:
     """
 
     def __init__(
-        self, numbers: Numbers, steps: Sequence[Step], vectors: Sequence[str], held: int, alone: bool = False
+        self, numbers: Numbers, steps: Iterable[Step], vectors: Sequence[str], held: int, alone: bool = False
     ) -> None:
         self.numbers, self.netsor, self.parts, self.columns = (
             numbers,
@@ -107,7 +107,7 @@ class VectorsAtPoints:
             numbers.parts,
             numbers.weight_columns,
         )
-        self.steps, self.vectors, self._held = steps, vectors, held
+        self.steps, self.vectors, self._held = list(steps), vectors, held
         self._values: dict[str, Array] = {}
         self.coefficients: dict[str, Array] = {}  # of Onsager terms, over (replicates, *members)
         self._done: set[int] = set()
@@ -116,7 +116,7 @@ class VectorsAtPoints:
         self._factors: dict[tuple[Any, ...], Array] = {}  # of products that are known
         self._alone = alone  # whether no sum of Gaussian vectors is drawn as one
         self._closures: dict[str, tuple[set[str], list[int]]] = {}
-        self._limit = len(steps)  # steps from here on are not to be made yet
+        self._limit = len(self.steps)  # steps from here on are not to be made yet
         assert numbers.replicates is not None
         self.lead = numbers.replicates[1]
 

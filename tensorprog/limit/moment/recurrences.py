@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tensorprog.gaussian.pairs import NotKnownError, Pairs
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import MatMul, Range
-from tensorprog.language.schedule import Loop, Step, positions, schedule, steps
+from tensorprog.language.schedule import Loop, Steps, positions, steps
 from tensorprog.limit.form.definitions import Box, at_positions, circular, readings, target_box
 from tensorprog.limit.memory import keep
 from tensorprog.limit.moment.indexed import NOTHING, Equations, Term, difference, held_in, solve
@@ -49,17 +49,14 @@ class Recurrences:
 
     def __init__(self, numbers: Numbers) -> None:
         self.netsor = numbers.netsor
-        order, _ = schedule(self.netsor.body, self.netsor.ranges, self.netsor.boundaries)
+        self.steps = steps(self.netsor)
+        order = self.steps.entries
         self._group = {p: number for number, entry in enumerate(order) for p in positions([entry])}
         looped = {p for entry in order if isinstance(entry, Loop) for p in positions([entry])}
         once = circular(self.netsor) - {self.netsor.body[p].target.name for p in looped}  # of a single step
         looped |= {p for p in self._group if self.netsor.body[p].target.name in once}
         self.loops = {self._group[p] for p in looped}
         self._recurrent = {self.netsor.body[p].target.name for p in looped}
-        self.steps = steps(self.netsor)
-        self._steps: dict[int, list[Step]] = {}
-        for step in self.steps if self.loops else ():
-            self._steps.setdefault(self._group[step.position], []).append(step)
         self._start(numbers)
 
     def _start(self, numbers: Numbers) -> None:
@@ -105,8 +102,8 @@ class Recurrences:
                             raise
 
     def _fill(self, number: int) -> None:
-        before, own = self.active, self._steps[number]
-        self.active = before | {step.statement.target.name for step in own}
+        before, own = self.active, Steps(self.netsor.body, self.steps.entries[number : number + 1])
+        self.active = before | {self.netsor.body[position].target.name for position in positions(own.entries)}
         self._base_cases()
         for step in () if self._filled_by_tiles(own) else own:
             name, product = step.statement.target.name, isinstance(step.statement, MatMul)
@@ -201,14 +198,15 @@ class Recurrences:
 
     # -- tiles --------------------------------------------------------------------------------------------------
 
-    def _filled_by_tiles(self, own: Sequence[Step]) -> bool:
+    def _filled_by_tiles(self, own: Steps) -> bool:
         """Fill in all covariances of a recurrence, if each is made of itself, others of it and known ones by `Pairs`.
 
         What a row is made of is planned once, when tables hold nothing yet, and is read tile by tile.  Errors are
         stated at the end.  An erf network of 1000 steps takes a tenth of its time step by step, and a table of 10,000
         steps is kept once, without errors beside it.
         """
-        products = {step.statement.target.name: step.statement for step in own if isinstance(step.statement, MatMul)}
+        statements = (self.netsor.body[position] for position in positions(own.entries))
+        products = {statement.target.name: statement for statement in statements if isinstance(statement, MatMul)}
         if self.numbers.replicates or not all(map(self._tabled, products.values())):
             return False
         if any(self.netsor.families[name].kind == "scalar" for name in self.active):
@@ -256,7 +254,7 @@ class Recurrences:
         table: Value = DeferredPairs(("0", "0_"), pairs)
         self.covariances[name, name] = IndexedValues((Term(NOTHING, table),), self.numbers.pair_ranges(name, name))
 
-    def _fill_tiles(self, own: Sequence[Step], values: Mapping[str, Array]) -> bool:
+    def _fill_tiles(self, own: Steps, values: Mapping[str, Array]) -> bool:
         """Fill in tables, which are identities while it is planned how: whether all members are known then."""
         plans = self._planned(values, {name: np.zeros((2, len(value))) for name, value in values.items()}, {})
         for value in values.values():
