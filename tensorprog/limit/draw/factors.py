@@ -90,7 +90,15 @@ class Factor:
         rows = self.rows if self.rows.shape[1] == 1 else self.rows[:, self.kind]
         if rows.ndim == 3:
             return np.asarray(block * (rows[:, :, None] if right else rows[..., None]))
-        return np.asarray(block @ np.swapaxes(rows, -1, -2) if right else rows @ block)
+        found = np.empty(np.broadcast_shapes(rows.shape[:2], block.shape[:2]) + block.shape[2:])
+        for start in range(0, rows.shape[-1], STRIP):  # what stands above the diagonal is not multiplied
+            own = slice(start, start + STRIP)
+            strip, stop = rows[..., own, : start + STRIP], start + STRIP
+            if right:
+                np.matmul(block[..., :stop], np.swapaxes(strip, -1, -2), out=found[..., own])
+            else:
+                np.matmul(strip, block[..., :stop, :], out=found[..., own, :])
+        return found
 
 
 Members = tuple[str, Box]  # of a family of scores
@@ -147,6 +155,7 @@ def _apart(moment: IndexedValues, k: int) -> bool:
 
 Key = tuple[str, ...]
 Source = tuple[Key, tuple[int, ...]]
+STRIP = 128  # rows of a triangle that are multiplied at once
 CHUNK = 1 << 18  # numbers held at once, about, while draws are evaluated
 
 

@@ -283,7 +283,7 @@ def _covariance(results: Results, groups: Array | None = None) -> tuple[Array, A
     """
 
     each = [[part.sum(axis=0) / counts.sum() for part in parts] for *parts, counts in results]
-    seconds, *centre = [np.mean(arrays, axis=0) for arrays in zip(*each, strict=True)]
+    seconds, *centre = [sum(arrays[1:], start=arrays[0]) / len(arrays) for arrays in zip(*each, strict=True)]
 
     def about(second: Array, one: Array, two: Array) -> Array:
         """About the means of all replicates: one draw of its own is enough for each."""

@@ -63,6 +63,7 @@ LEAST_LOG2, MOST_LOG2, MOST_GIVEN_LOG2 = 8, 16, 11  # points of a replicate; of 
 NUMBERS = 1 << 26  # numbers held by all points together, about
 GIVEN = 1 << 15  # numbers held by the points of one replicate for one draw of scores
 DIMENSIONS = 64  # of a recurrence, beyond which points are those of a lattice
+COPIES = 4  # of its points, which read the normals of each source from another place on
 SMALLEST = 1e-6  # of a singular value beside the largest: what is below is rounding in single precision
 EACH = 8  # points that tell the products apart which the coefficients of Onsager terms belong to
 FEWEST = REPLICATES << LEAST_LOG2  # points for such a draw
@@ -197,15 +198,15 @@ class VectorsAtPoints:
     @cached_property
     def count(self) -> int:
         """Points of one replicate."""
-        dims = sum(math.prod(shape) for shape in self.sources.values())
         if self.numbers.each:
-            return _count_given(dims)
+            return _count_given(self.dimensions)
         names = {name for own in self.vectors for name in self._closure(own)[0]}
         names |= {v.name for s in self.netsor.body for v in s.inputs if self.netsor.families[v.name].kind == "vector"}
         # normals of initial vectors make room for their values
         normals = sum(math.prod(shape) for source, shape in self.sources.items() if source not in self.numbers.initials)
         kept = names - self.momentary - {name for own in self.added.values() for name in own}
-        members = max(1, normals + sum(math.prod(self.netsor.families[name].shape) for name in kept))
+        members = sum(math.prod(self.netsor.families[name].shape) for name in kept)
+        members = max(1, members + -(-normals // self.copies))
         held = (2 + self.looped) * numbers_at_once(self._held, 2)  # in single precision
         most = MOST_LOG2 - self.looped  # recurrences have products at every step, which take time
         log2 = min(max(int(math.log2(max(1, held // (REPLICATES * members)))), LEAST_LOG2), most)
@@ -224,6 +225,20 @@ class VectorsAtPoints:
         return 1 << log2
 
     @cached_property
+    def dimensions(self) -> int:
+        """Normals of one point."""
+        return sum(math.prod(shape) for shape in self.sources.values())
+
+    @cached_property
+    def copies(self) -> int:
+        """Points for each of those whose normals are kept.
+
+        What a step makes depends on few steps before it, so that copies that are far apart in time tell as much as
+        other points; products of several copies with one matrix take less time, too.
+        """
+        return COPIES if self.looped and self.dimensions > DIMENSIONS and not self.numbers.each else 1
+
+    @cached_property
     def looped(self) -> bool:
         """Whether there are recurrences."""
         return any(step.fixed for step in self.steps)
@@ -235,7 +250,7 @@ class VectorsAtPoints:
 
     @cached_property
     def normals(self) -> dict[str, Array]:
-        """The normals of every source: of each replicate, or of all of them one after the other.
+        """The normals of every source, of one of the copies: of each replicate, or of all of them one after the other.
 
         What comes first in a recurrence has the first coordinates, in which Sobol points are best; of many, neighbours
         in time are neighbours on a lattice.
@@ -244,14 +259,14 @@ class VectorsAtPoints:
         """
         times = [k * self.looped for shape in self.sources.values() for k in np.indices(shape)[-1].reshape(-1)]
         coordinates = np.argsort(np.argsort(times, kind="stable"))
-        rows, start, found = {}, 0, dict[str, Array]()
+        rows, start, found, count = {}, 0, dict[str, Array](), self.count // self.copies
         for source, shape in self.sources.items():
             rows[source] = coordinates[start : start + math.prod(shape)]
             start += math.prod(shape)
-            lead = (1, *shape, REPLICATES, self.count) if self.numbers.each else (REPLICATES, *shape, self.count)
+            lead = (1, *shape, REPLICATES, count) if self.numbers.each else (REPLICATES, *shape, count)
             found[source] = np.empty(lead, np.float32)
-        log2 = int(math.log2(self.count))
-        far = self.looped and DIMENSIONS < len(times) <= self.count // 4
+        log2 = int(math.log2(count))
+        far = self.copies > 1 and len(times) <= count // 4
         sets = (lattice(len(times), log2, 0, k) for k in range(REPLICATES)) if far else point_sets(len(times), log2, 0)
         for k, points in enumerate(sets):
             for source, shape in self.sources.items():  # one replicate after the other: only what is kept takes memory
@@ -303,7 +318,9 @@ class VectorsAtPoints:
                 mean = self.numbers.initials[name].mean.astype(np.float32)
                 return np.broadcast_to(mean[..., None], (self.lead, *mean.shape, self.total)), starts
             normals = self.normals.pop(name)  # which nothing else reads
-            drawn = [initial_draws(self.numbers, initial, own[None])[0].astype(np.float32) for own in normals]
+            flat = normals.reshape(len(normals), -1, normals.shape[-1])
+            blocks = self._copied(flat).reshape(*normals.shape[:-1], -1)
+            drawn = [initial_draws(self.numbers, initial, own[None])[0].astype(np.float32) for own in blocks]
             self._values[name] = np.broadcast_to(np.stack(drawn), (self.lead, *drawn[0].shape))
         passing = self.momentary - {name}
         steps = [k for k in steps if k <= last and self.steps[k].statement.target.name not in passing]
@@ -376,7 +393,8 @@ class VectorsAtPoints:
         stop = int(np.flatnonzero(before.any(axis=0)).max(initial=-1)) + 1
         before = before[:, :stop]
         factor = self.factor(other, members, stop) * before[..., None]
-        along = (vectors @ self.normals[other][:, members, :stop].swapaxes(-1, -2)) / self.total
+        normals = self._copied(self.normals[other][:, members])[:, :, :stop]
+        along = (vectors @ normals.swapaxes(-1, -2)) / self.total
         found = along @ np.linalg.pinv(factor, SMALLEST)  # rows c with c factor = along
         found = (found * variances(netsor, product.weight.name)[members][:, None, None])[:, back, column]
         for coefficient in statement.coefficients:
@@ -409,9 +427,34 @@ class VectorsAtPoints:
         stop = int(column.max(initial=-1)) + 1
         factor = self.factor(weight, members, stop).astype(np.float32)
         if len(members) == 1:  # without a copy of the normals
-            rows = factor[:, 0, column.reshape(-1)] @ self.normals[weight][:, members[0], :stop]
-            return rows.reshape(len(rows), *flat.shape, -1)
-        return (factor @ self.normals[weight][:, members, :stop])[:, back.reshape(flat.shape), column]
+            rows, normals = factor[:, 0, column.reshape(-1)], self.normals[weight][:, members[0]]
+            return self._times(rows, normals).reshape(len(rows), *flat.shape, -1)
+        return self._times(factor, self.normals[weight][:, members])[:, back.reshape(flat.shape), column]
+
+    def _starts(self, count: int) -> list[int]:
+        """The normals of a source that each copy begins with, of so many; after the last comes the first."""
+        return [copy * count // self.copies for copy in range(self.copies)]
+
+    def _copied(self, normals: Array) -> Array:
+        """Normals at the points of all copies.
+
+        Shapes    (.., count, points of a copy) -> (.., count, points)
+        """
+        starts = self._starts(normals.shape[-2])
+        return np.concatenate([np.roll(normals, -start, axis=-2) for start in starts], axis=-1)
+
+    def _times(self, factor: Array, normals: Array) -> Array:
+        """Rows times normals at the points of all copies, which are never formed.
+
+        Shapes    factor (.., rows, first columns), normals (.., columns, points of a copy) -> (.., rows, points)
+        """
+        *lead, rows, stop = factor.shape
+        if self.copies == 1:
+            return np.asarray(factor @ normals[..., :stop, :])
+        padded = np.zeros((*lead, rows, normals.shape[-2]), factor.dtype)
+        padded[..., :stop] = factor
+        each = np.stack([np.roll(padded, start, axis=-1) for start in self._starts(padded.shape[-1])], axis=-2)
+        return np.asarray(each.reshape(*lead, -1, padded.shape[-1]) @ normals).reshape(*lead, rows, -1)
 
     def factor(self, weight: str, members: Array, stop: int) -> Array:
         """Triangular factors of the covariance of the first products of some weight members.
