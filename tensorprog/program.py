@@ -100,10 +100,7 @@ class Program(Builder, Shown):
             with writing(file, "name another folder"):
                 file.parent.mkdir(parents=True, exist_ok=True)
                 with whole(file) as partial, partial.open("wb") as stream:
-                    if file.suffix.lower() == ".csv":
-                        np.savetxt(stream, np.atleast_2d(array), fmt="%.17g", delimiter=",")
-                    else:
-                        np.save(stream, array, allow_pickle=False)
+                    np.save(stream, array, allow_pickle=False)
         with writing(path, "name another folder"):
             path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, text)

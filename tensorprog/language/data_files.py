@@ -1,4 +1,4 @@
-"""Data files beside a program, .npy and .csv: their paths, what they may hold, and the arrays read from them."""
+"""Data files beside a program, .npy: their paths, what they may hold, and the arrays read from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import numpy as np
 from tensorprog.language.errors import did_you_mean
 
 MAX_ENTRIES = 10_000_000  # numbers in one data file
-MAX_CSV = 50_000_000  # bytes of a text file of numbers
 
 
 class DataError(Exception):
@@ -51,33 +50,23 @@ def data_path(name: str, base: Path | None) -> Path:
     return path
 
 
-def read_array(name: str, base: Path | Mapping[str, Any] | None, dimensions: int) -> Any:
-    """Numbers of the file `name` below the folder `base`; a .csv file of one line is a vector if `dimensions` is 1.
+def read_array(name: str, base: Path | Mapping[str, Any] | None) -> Any:
+    """Numbers of the file `name` below the folder `base`, which may hold them itself, by the names of the files.
 
-    `base` may hold the numbers themselves, by the names of the files.
     Raises    DataError
     """
-    if not isinstance(base, Mapping):
-        array = _read_path(data_path(name, base))
-    elif name in base:
-        array = base[name]
-    else:
-        raise DataError("is not among the arrays given", did_you_mean(name, list(base)))
-    if name.lower().endswith(".csv") and dimensions == 1 and 1 in array.shape:
-        array = array.reshape(-1)
-    return array
-
-
-def _read_path(path: Path) -> Any:
+    if isinstance(base, Mapping):
+        if name not in base:
+            raise DataError("is not among the arrays given", did_you_mean(name, list(base)))
+        return base[name]
+    path = data_path(name, base)
+    if path.suffix.lower() != ".npy":
+        raise DataError("is not a .npy file", f"np.save('{path.stem}.npy', array) writes one")
     try:
-        if path.suffix.lower() == ".csv":
-            return _read_csv(path)
-        if path.suffix.lower() == ".npy":
-            with path.open("rb") as stream:
-                return read_npy(stream, os.fstat(stream.fileno()).st_size)
+        with path.open("rb") as stream:
+            return read_npy(stream, os.fstat(stream.fileno()).st_size)
     except OSError:
         raise DataError("cannot be read") from None
-    raise DataError("is not a .npy or .csv file", "np.save('numbers.npy', array) writes one")
 
 
 def read_npy(stream: IO[bytes], size: int) -> Any:
@@ -103,14 +92,3 @@ def read_npy(stream: IO[bytes], size: int) -> Any:
         raise DataError(f"is damaged: its header announces {count} numbers, and other bytes follow")
     stream.seek(0)
     return np.load(stream, allow_pickle=False).astype(np.float64)
-
-
-def _read_csv(path: Path) -> Any:
-    if path.stat().st_size > MAX_CSV:
-        raise DataError(f"has more than the {MAX_CSV} bytes allowed", "save it as .npy")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # of what is empty
-            return np.loadtxt(path, delimiter=",", comments=None, ndmin=2, encoding="utf-8-sig")
-    except (ValueError, UserWarning) as error:
-        raise DataError(f"is no table of numbers: {str(error).partition(';')[0]}", "remove headings and text") from None

@@ -121,28 +121,11 @@ def pivoted_cholesky(gram: Array, scale: Array | None = None) -> tuple[Array, ND
     return factor.reshape(gram.shape), order.reshape(*lead, m)
 
 
-FEWEST_DIGITS, MOST_DIGITS = 6, 16  # decimal digits of numbers that count as rounded, and of all numbers there are
-
-
 def unit_roundoff(values: Array) -> float:
-    """The relative rounding that numbers show: of the narrowest type, or the fewest decimal digits, that holds all.
-
-    Numbers that were saved in half or single precision, or written with six digits, are recognised wherever they come
-    from.  Short numbers, of fewer than six digits, count as rounded to half precision at most.
-    """
+    """The relative rounding that numbers show: that of the narrowest floating-point type that holds all of them."""
     with np.errstate(over="ignore"):
-        for kind in (np.float16, np.float32):
-            if np.array_equal(values, values.astype(kind).astype(np.float64)):
-                return float(np.finfo(kind).eps) / 2
-    flat = values.reshape(-1)
-
-    def holds(digits: int, numbers: Array) -> bool:
-        return all(float(f"{x:.{digits - 1}e}") == x for x in numbers.tolist())
-
-    for digits in range(FEWEST_DIGITS, MOST_DIGITS):
-        if holds(digits, flat[:100]) and holds(digits, flat):
-            return 0.5 * 10.0 ** (1 - digits)
-    return float(np.finfo(np.float64).eps) / 2
+        kinds = (kind for kind in (np.float16, np.float32) if np.array_equal(values, values.astype(kind).astype(float)))
+        return float(np.finfo(next(kinds, np.float64)).eps) / 2
 
 
 def fault_of_covariance(matrix: Array) -> str:

@@ -241,8 +241,8 @@ class _FileReader:
             return {key: self.data(value, what) for key, (_, value) in self.entries(node, what).items()}
         return self.value(node, what)
 
-    def table(self, node: Node, what: str, dimensions: int = 0) -> Table | None:
-        """Numbers of a nested list or of a file; None for any other text.  `dimensions` 0 leaves them open."""
+    def table(self, node: Node, what: str) -> Table | None:
+        """Numbers of a nested list or of a file; None for any other text."""
 
         def listed(item: Node) -> Any:
             if isinstance(item, SequenceNode):
@@ -264,7 +264,7 @@ class _FileReader:
         if not given and not re.search(r"\.(npy|npz|csv|txt|pkl|pickle|pt|tsv|h5|mat|json)$", name, re.IGNORECASE):
             return None
         try:
-            return Table.of(read_array(name, self.base, dimensions), file=name)
+            return Table.of(read_array(name, self.base), file=name)
         except DataError as error:
             raise fail(f"{what}: {name} {error}", span, error.fix) from None
 
@@ -346,7 +346,7 @@ class _FileReader:
             number = scalar(text, self.names, f"constant {name}", self.span(node))
             self.names = replace(self.names, constants={**self.names.constants, name: number})
             return ConstantDef(name, number, (), span)
-        value: Any = self.table(node, f"constant {name}", len(indices))
+        value: Any = self.table(node, f"constant {name}")
         if value is None:
             value = expression(self.value(node, name), self.names, self.span(node))
         if isinstance(value, Number):
@@ -374,7 +374,7 @@ class _FileReader:
     def option(self, section: str, key: str, node: Node, owner: str) -> Any:
         """The value of an option."""
         what, taken = f"the {key} of {owner}", kinds(OPTIONS[section][key])
-        table = self.table(node, what, 2 * (key == "data")) if "file" in taken else None
+        table = self.table(node, what) if "file" in taken else None
         if table is None and taken == ["list", "file"]:
             raise fail(f"{what} must be a matrix or a file", self.span(node), f"{key}: numbers.npy")
         value = self.data(node, what) if taken == ["shape"] else table or self.value(node, what)

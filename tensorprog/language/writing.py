@@ -151,11 +151,7 @@ def pack(netsor: Netsor) -> tuple[str, dict[str, NDArray[np.float64]]]:
     """
     taken = {table.file for table in netsor.tables.values()}
     named = {name: _with_file(name, table, taken) for name, table in netsor.tables.items()}
-    arrays: dict[str, NDArray[np.float64]] = {}
-    for table in named.values():  # a .csv file of one line may be a vector here, a matrix there
-        known = arrays.get(FOLDER + table.file)
-        if table.file and (known is None or known.ndim < len(table.shape)):
-            arrays[FOLDER + table.file] = table.array
+    arrays = {FOLDER + table.file: table.array for table in named.values() if table.file}
     return dump(_with_tables(netsor, named)), arrays
 
 

@@ -1,4 +1,4 @@
-"""Drawings of the networkx view of a program: SVG, Graphviz and Mermaid, with the marks that a check leaves on them."""
+"""Drawings of the networkx view of a program: SVG and Mermaid, with the marks that a check leaves on them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Literal
 from tensorprog.language.errors import need_package
 from tensorprog.show.plots import plain
 
-__all__ = ["BLAME", "REMARK", "to_dot", "to_mermaid", "to_svg"]
+__all__ = ["BLAME", "REMARK", "to_mermaid", "to_svg"]
 
 GREY = "#777777"
 CHARACTER, LINE, PAD, INCH = 6.1, 15.0, 8.0, 72.0  # points: of a letter, a line, around texts
@@ -235,31 +235,6 @@ def _layout(
 
 
 # ---- text for other programs --------------------------------------------------------------------------------------
-
-
-def to_dot(graph: Any, report: Any = None) -> str:
-    """Return the program in Graphviz's DOT language; with a report its roles, faults and the paths between them."""
-    drawn = marked(graph, report)
-
-    def quoted(*texts: str) -> str:
-        return '"' + "\\n".join(text.replace("\\", "\\\\").replace('"', '\\"') for text in texts) + '"'
-
-    caption = quoted(*drawn.captions).replace("\\n", "\\l")[:-1]
-    lines = [
-        f"digraph {quoted(_clean(graph.graph.get('name', '')))} {{",
-        '  node [shape=box, style="rounded,filled", fontname=monospace];',
-        f'  graph [label={caption}\\l", labeljust=l, fontname=monospace];',
-    ]
-    for node, box in drawn.boxes.items():
-        style, border = box.style, drawn.colour if box.fault else box.style.border
-        look = f'fillcolor="{style.fill}", color="{border}", fontcolor="{style.ink}"'
-        look += ", penwidth=3" if box.fault else ""
-        look += ', style="rounded,filled,dashed"' if style.dashed else ""
-        lines.append(f"  {quoted(_clean(node))} [label={quoted(*box.lines)}, {look}];")
-    for u, v, role, blamed in drawn.edges:
-        look = f', color="{drawn.colour}", penwidth=3' if blamed else ""
-        lines.append(f"  {quoted(_clean(u))} -> {quoted(_clean(v))} [label={quoted(role)}{look}];")
-    return "\n".join([*lines, "}"])
 
 
 def to_mermaid(graph: Any, report: Any = None) -> str:

@@ -323,7 +323,6 @@ def test_limit_and_sample(tp, folder):
     ("suffix", "text"),
     [
         (".svg", "<svg"),
-        (".dot", "digraph"),
         (".mmd", "-->"),
     ],
 )

@@ -41,11 +41,11 @@ def test_everything_a_file_may_hold_is_accepted():
         yaml.safe_load(
             program(
                 "r = Nonlin(0, width=d)",
-                constants="\n  s: 3\n  c: 2*s\n  b[i,j]: [[1, 2]]\n  f[i]: {file: x.npy}\n  g[i]: y.csv\n  k[i]: i + 1",
+                constants="\n  s: 3\n  c: 2*s\n  b[i,j]: [[1, 2]]\n  f[i]: {file: x.npy}\n  g[i]: y.npy\n  k[i]: i + 1",
                 indices="{i: 3, j: s, t: 1..s, p: {size: s, boundary: wrap}}",
                 widths="{d: n/H}",
                 fixed_widths="{k: 16, l: s}",
-                initial="\n  h: {}\n  q[i]: {data: x.npy, variance: 2}\n  r[i]: {gram: g.csv, mean: [1, 2]}"
+                initial="\n  h: {}\n  q[i]: {data: x.npy, variance: 2}\n  r[i]: {gram: g.npy, mean: [1, 2]}"
                 "\n  v: {cov: 1, width: d}",
                 weights="\n  W[i]: c\n  Q: {variance: 1, shape: [d, n]}",
             )

@@ -139,15 +139,11 @@ def with_constant(value: str) -> str:
     return program("q[i] = Nonlin(b[i])", constants=f"\n  s: 3\n  c: 2\n  b[i]: {value}")
 
 
-@pytest.mark.parametrize(
-    "name", ["numbers.npy", "{file: numbers.npy}", "numbers.csv", "{file: sub/numbers.csv}", "column.csv"]
-)
+@pytest.mark.parametrize("name", ["numbers.npy", "{file: numbers.npy}", "{file: sub/numbers.npy}"])
 def test_numbers_come_from_files_beside_the_program(tmp_path, name):
     np.save(tmp_path / "numbers.npy", np.array([1.0, 2.0, 3.5]))
-    (tmp_path / "numbers.csv").write_text("1, 2, 3.5\n")
-    (tmp_path / "column.csv").write_text("1\n2\n3.5\n")
     (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "numbers.csv").write_text("\ufeff1,2,3.5")
+    np.save(tmp_path / "sub" / "numbers.npy", np.array([1.0, 2.0, 3.5]))
     path = tmp_path / "p.yaml"
     path.write_text(with_constant(name))
     assert load(path).constant["b"].value.array.tolist() == [1, 2, 3.5]
@@ -172,13 +168,9 @@ FILES = {
     "text.npy": (b"hello", "no valid .npy header"),
     "deep.npy": (header("(" * 3000 + ")" * 3000), "no valid .npy header"),
     "code.npy": (header("(__import__('os').system('touch HERE'),)"), "no valid .npy header"),
-    "words.csv": (b"a,b,c\n1,2,3\n", "is no table of numbers"),
-    "ragged.csv": (b"1,2\n3\n", "is no table of numbers"),
-    "empty.csv": (b"\n\n", "is no table of numbers"),
-    "nan.csv": (b"1,2,nan\n", "not finite"),
-    "wrong.csv": (b"1,2\n", "has shape (2,)"),
-    "pickle.pkl": (b"\x80\x04.", "is not a .npy or .csv file"),
-    "zip.npz": (b"PK", "is not a .npy or .csv file"),
+    "pickle.pkl": (b"\x80\x04.", "is not a .npy file"),
+    "table.csv": (b"1,2,3\n", "is not a .npy file"),
+    "zip.npz": (b"PK", "is not a .npy file"),
 }
 
 
@@ -205,33 +197,33 @@ def test_hostile_data_files_are_refused_before_anything_is_allocated(tmp_path, m
 @pytest.mark.parametrize(
     "name",
     [
-        "/etc/passwd.csv",
-        "../secret.csv",
-        "sub/../../secret.csv",
-        "link.csv",
-        "C:/secret.csv",
-        "..\\secret.csv",
-        "fifo.csv",
-        "absent.csv",
-        "folder.csv",
+        "/etc/passwd.npy",
+        "../secret.npy",
+        "sub/../../secret.npy",
+        "link.npy",
+        "C:/secret.npy",
+        "..\\secret.npy",
+        "fifo.npy",
+        "absent.npy",
+        "folder.npy",
     ],
 )
 def test_paths_stay_below_the_program(tmp_path, name):
-    (tmp_path / "secret.csv").write_text("1,2,3")
+    (tmp_path / "secret.npy").write_bytes(header("(3,)"))
     folder = tmp_path / "programs"
     (folder / "sub").mkdir(parents=True)
-    (folder / "folder.csv").mkdir()
-    os.symlink(tmp_path / "secret.csv", folder / "link.csv")
-    os.mkfifo(folder / "fifo.csv")
+    (folder / "folder.npy").mkdir()
+    os.symlink(tmp_path / "secret.npy", folder / "link.npy")
+    os.mkfifo(folder / "fifo.npy")
     path = folder / "p.yaml"
     path.write_text(with_constant(f'"{name}"'.replace("\\", "\\\\")))
     with pytest.raises(ProgramError) as caught:
         load(path)
     expected = {
-        "fifo.csv": "not a plain file",
-        "absent.csv": "does not exist",
-        "folder.csv": "not a plain file",
-        "link.csv": "link that leaves",
+        "fifo.npy": "not a plain file",
+        "absent.npy": "does not exist",
+        "folder.npy": "not a plain file",
+        "link.npy": "link that leaves",
     }.get(name, "outside the program's folder")
     assert expected in str(caught.value)
     assert len(caught.value.problems) == 1

@@ -132,10 +132,10 @@ def test_sections():
 def test_gram_and_data(tmp_path):
     x = np.random.default_rng(0).standard_normal((3, 5))
     np.save(tmp_path / "x.npy", x)
-    np.savetxt(tmp_path / "gram.csv", x @ x.T, delimiter=",")
+    np.save(tmp_path / "gram.npy", x @ x.T)
     (tmp_path / "p.yaml").write_text(
         program(
-            initial="\n  h: {cov: 1}\n  q[i]: {data: x.npy, variance: c}\n  r[i]: {gram: gram.csv}"
+            initial="\n  h: {cov: 1}\n  q[i]: {data: x.npy, variance: c}\n  r[i]: {gram: gram.npy}"
             "\n  v[i]: {data: [[1], [2], [3]]}"
         )
     )

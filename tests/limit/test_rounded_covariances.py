@@ -41,18 +41,12 @@ def _single() -> np.ndarray:
         (GRAM.astype(np.float32), 2.0**-23),
         (_single(), 2.0**-23),  # every operation in single precision
         (GRAM.astype(np.float16), 2.0**-10),
-        ("%.7g", 1e-6),
-        ("%.9e", 1e-9),
     ],
 )
-def test_a_rounded_gram_matrix_agrees_with_its_vectors(tmp_path: Path, gram: np.ndarray | str, eps: float) -> None:
+def test_a_rounded_gram_matrix_agrees_with_its_vectors(tmp_path: Path, gram: np.ndarray, eps: float) -> None:
     np.save(tmp_path / "x.npy", VECTORS)
-    name = "g.csv" if isinstance(gram, str) else "g.npy"
-    if isinstance(gram, str):
-        np.savetxt(tmp_path / name, GRAM, delimiter=",", fmt=gram)
-    else:
-        np.save(tmp_path / name, gram)
-    given, exact = program(tmp_path, f"gram: {name}"), program(tmp_path, "data: x.npy").limit().cov("y")
+    np.save(tmp_path / "g.npy", gram)
+    given, exact = program(tmp_path, "gram: g.npy"), program(tmp_path, "data: x.npy").limit().cov("y")
     law = given.limit()
     found = law.cov("y")
     off = np.abs(np.asarray(found) - np.asarray(exact)).max()

@@ -1,4 +1,4 @@
-"""Results as tables of pandas and xarray, and one comparison table for one comparison."""
+"""Results as tables of pandas, and one comparison table for one comparison."""
 
 import sys
 
@@ -9,7 +9,6 @@ from tensorprog import compare
 from tests.results.fakes import MixtureLaw, draw, netsor
 
 pandas = pytest.importorskip("pandas")
-xarray = pytest.importorskip("xarray")
 
 
 def test_the_limit_has_a_row_below_each_variable():
@@ -26,20 +25,6 @@ def test_the_limit_has_a_row_below_each_variable():
     assert [row[1] for row in other.blocks()[0].rows] == ["16", "others"] * 2
 
 
-@pytest.mark.parametrize("coordinates", [1, 3])
-def test_samples_as_tables(coordinates):
-    drawn = tp.load("attention", s=3, H=1).run(
-        16, 20, coordinates=coordinates, averages={"m": "tanh(y[0])", "f": "y[i]**2"}
-    )
-    frame = drawn.to_dataframe()
-    assert len(frame) == 20 * coordinates and set(frame) >= {"y[0]", "y[1]", "y[2]", "m", "f[2]"}
-    wide = frame["y[1]"].to_numpy().reshape(20, coordinates)
-    assert (wide == drawn["y[1]"].reshape(20, coordinates)).all()
-    assert (frame["f[2]"].to_numpy().reshape(20, coordinates) == drawn.averages["f"][:, 2][:, None]).all()
-    score = frame["p[0,1,2]"].to_numpy().reshape(20, coordinates)
-    assert (score == drawn["p"][:, 0, 1, 2][:, None]).all()
-
-
 def test_limits_as_tables():
     law = tp.load("attention", s=3, H=1).limit()
     frame = law.to_dataframe()
@@ -51,7 +36,7 @@ def test_limits_as_tables():
 
 
 def test_without_the_packages_the_command_is_named(monkeypatch):
-    drawn = draw(netsor(1), 5, (1.0,))
+    law = tp.load("mlp").limit()
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(tp.TensorprogError, match=r"need the package pandas\n.*pip install"):
-        drawn.to_dataframe()
+        law.to_dataframe()

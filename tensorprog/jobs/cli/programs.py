@@ -43,7 +43,7 @@ from tensorprog.shipped import SCHEMA, STARTER, judged, resolve
 __all__ = ["exponents", "graph", "import_", "list_", "new"]
 
 SUFFIXES = (".yaml", ".yml")
-KINDS = (".svg", ".dot", ".mmd")
+KINDS = (".svg", ".mmd")
 MODELINE = "# yaml-language-server: $schema="
 
 
@@ -155,7 +155,7 @@ def _text(path: Path, name: str) -> str:
 @options(FILE, SET)
 @option("--check", "judged", is_flag=True, help="Show the roles of Assumption 1, the grade and what is at fault.")
 @options(
-    out("The file to write: .svg, .dot, or .mmd for Mermaid; without it Mermaid text is printed.", "FILE"),
+    out("The file to write: .svg, or .mmd for Mermaid; without it Mermaid text is printed.", "FILE"),
     QUIET,
 )
 def graph(file: str, overrides: dict[str, str], judged: bool, out: Path | None) -> int:
@@ -173,8 +173,7 @@ def graph(file: str, overrides: dict[str, str], judged: bool, out: Path | None) 
     from tensorprog.results.limit_answers import check_with_limit
     from tensorprog.show import graphs
 
-    kind = out.suffix.lower() if out is not None else ".mmd"
-    draw = {".svg": graphs.to_svg, ".dot": graphs.to_dot}.get(kind, graphs.to_mermaid)
+    draw = graphs.to_svg if out is not None and out.suffix.lower() == ".svg" else graphs.to_mermaid
     text = draw(build(netsor), check_with_limit(netsor) if judged else None)
     if out is not None:
         write_text(out, text)
