@@ -13,11 +13,8 @@ new direction q, the vector of normals is q H^T S plus a fresh vector without it
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -43,14 +40,13 @@ from tensorprog.language.evaluate import (
 from tensorprog.language.expr import Variable
 from tensorprog.language.ir import Dot, Initial, Nonlin, Range
 from tensorprog.language.linalg import pivoted_cholesky, psd_cholesky
+from tensorprog.language.memory import keep_freed_memory
 from tensorprog.language.schedule import Step
 from tensorprog.language.weight_members import Grouping
 
 __all__ = ["Lazy", "draw_blocks"]
 
 Array = NDArray[Any]
-FREED_BYTES = 32 << 20  # kept by the allocator instead of being returned to the system after every op; its limit
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h of glibc
 SUMMED = 1 << 18  # numbers of factors of a sum that are worked out at once, about
 FEW_ROWS = 32  # up to which a product of halves is faster than a symmetric one
 FACTOR = "%"  # the axis that a factor of the inputs' Gram matrix shares with fresh vectors
@@ -61,21 +57,8 @@ def draw_blocks(job: Job, blocks: Sequence[int], watched: bool = False) -> list[
 
     Raises    ProgramError, if the values of every statement are `watched`, with the first that has others than numbers
     """
-    _keep_freed_memory()
+    keep_freed_memory()
     return [_Networks(job, number, watched).draw() for number in blocks]
-
-
-@cache
-def _keep_freed_memory() -> None:
-    """Let freed arrays be used again at once.
-
-    The C library of Linux returns freed memory to the system above a threshold, and getting it back page by page costs
-    more than the arithmetic on it: workers of dask, which set the threshold low, took twice the processor time.
-    """
-    with suppress(AttributeError, OSError, TypeError):  # other C libraries
-        library = ctypes.CDLL(None)
-        library.mallopt(M_MMAP_THRESHOLD, FREED_BYTES)
-        library.mallopt(M_TRIM_THRESHOLD, 2 * FREED_BYTES)
 
 
 class _Networks:

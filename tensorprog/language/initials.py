@@ -142,9 +142,10 @@ class InitialLaw:
         scale = self._variance / rows.shape[-1]
         size = alike(np.sqrt(np.square(rows).sum(axis=-1) * scale))
         others = tuple(n if n in equal else f"{n}_" for n in initial.indices)
-        found = contract(Open((*initial.indices, COORDINATE), rows), Open((*others, COORDINATE), rows), [COORDINATE])
-        bound = elementwise(np.multiply, Open(initial.indices, size), Open(others, size))
-        return Open(found.axes, found.data * scale), Open(bound.axes, _rounding(rows.shape[-1]) * bound.data)
+        scaled = Open((*initial.indices, COORDINATE), rows * scale)
+        found = contract(scaled, Open((*others, COORDINATE), rows), [COORDINATE])
+        bound = elementwise(np.multiply, Open(initial.indices, _rounding(rows.shape[-1]) * size), Open(others, size))
+        return found, bound
 
 
 def alike(sizes: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorprog.language.memory import amount, too_much
+from tensorprog.language.memory import amount, keep_freed_memory, too_much
 
 __all__ = ["Budget", "budgeted", "keep", "need", "numbers_at_once"]
 
@@ -58,6 +58,7 @@ class Budget:
     @contextmanager
     def within(self) -> Iterator[None]:
         """What is computed inside keeps to the budget."""
+        keep_freed_memory()
         token = _CURRENT.set(self)
         try:
             with self._watch():

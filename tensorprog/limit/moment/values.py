@@ -168,8 +168,11 @@ class Value:
 
     def gather(self, slots: Mapping[str, Affine], ranges: Mapping[str, Range], starts: Mapping[str, int]) -> Value:
         """Read every axis at an affine form of new indices; values outside the axis, modulo its length."""
+        read = {name: slots[name] for name in self.axes if name in slots}
+        if not read:
+            return self
         if REPLICATE not in self.axes:
-            lazy = Gathered(self, {name: slots[name] for name in self.axes if name in slots}, ranges, starts)
+            lazy = Gathered(self, read, ranges, starts)
             if math.prod(lazy.shape) > max(FEW, LESS * math.prod(self.shape)):
                 return lazy
         parts = self.estimate.value, self.estimate.error
@@ -361,9 +364,9 @@ class Gathered(Value):
         known, slots, others, starts = self.known, dict(self.slots), list(self.others), dict(self.starts)
         ranges = self.ranges
         for name in over:
-            own = [other for other in others if name in other.axes]
+            own = [other for other in others if name in other.axes or not other.axes]
             factor = reduce(operator.mul, own, Value.of(np.ones(_length(ranges[name])), (name,)))
-            others = [other for other in others if name not in other.axes]
+            others = [other for other in others if other.axes and name not in other.axes]
             forms = {axis: slots.get(axis, Affine.index(axis)) for axis in known.axes}
             places = [axis for axis, form in forms.items() if name in form.indices]
             if not places:
