@@ -177,16 +177,18 @@ def _by_laws(f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estim
     largest = max(moved, c.error.max(initial=0.0) / max(least, TINY))
     if math.prod(batch) <= MANY or largest > PASSED or not (ordinary(v) and ordinary(w)):
         return None
-    sides = ((u, EPS**0.5 * form.rounding(u), *map(np.sqrt, form.slopes(u, 1.0))) for u in (v, w))
-    given = [np.reshape(a, (1,) * (len(batch) - a.ndim) + a.shape) for side in sides for a in side]
+    slopes = [form.slopes(u, 1.0) for u in (v, w)]
+    own = (EPS * form.rounding(u) ** 2 + moved * spread for u, (_, spread) in zip((v, w), slopes, strict=True))
+    sides = [v, w, *map(np.sqrt, (*own, *(slope for slope, _ in slopes)))]
+    given = [np.reshape(a, (1,) * (len(batch) - a.ndim) + a.shape) for a in sides]
     given += [np.broadcast_to(array, batch) for array in (c.value, c.error)]
     value, error = np.empty(batch), np.empty(batch)
 
     def fill(tile: tuple[slice, ...]) -> None:
-        v, rounding, slope, spread, w, other, steep, width, cov, bound = (_cut(array, tile) for array in given)
+        v, w, one, two, slope, other, cov, bound = (_cut(array, tile) for array in given)
         value[tile] = values(form, form, v, w, cov)
-        own = rounding * other + moved * spread * width
-        error[tile] = (own * (cov != 0) if exact else own) + bound * (slope * steep)
+        np.multiply(bound, slope * other, out=error[tile])
+        error[tile] += one * two * (cov != 0) if exact else one * two
 
     threaded(fill, _tiles(batch, 0))
     return Estimate(value, error)
@@ -226,9 +228,11 @@ def _by_differences(call: Callable[[list[Array]], Estimate], result: Estimate, l
 def _number(name: str, given: ArrayLike | Estimate) -> Estimate:
     """An argument, denormal numbers as zeros."""
     found = given if isinstance(given, Estimate) else Estimate.exact(given)
-    if not np.all(np.isfinite(found.value)):
+    size = np.abs(found.value)
+    if not size.max(initial=0.0) < np.inf:
         raise ValueError(f"{name} must be finite, got {found.value[~np.isfinite(found.value)].flat[0]}")
-    return Estimate(np.where(np.abs(found.value) < np.finfo(np.float64).tiny, 0.0, found.value), found.error)
+    least = np.finfo(np.float64).tiny
+    return found if size.min(initial=1.0) >= least else Estimate(np.where(size < least, 0.0, found.value), found.error)
 
 
 def _variance(name: str, given: ArrayLike | Estimate) -> Estimate:

@@ -52,7 +52,8 @@ def passes() -> ModuleType | None:
 def threaded(function: Callable[[Argument], Found], arguments: Iterable[Argument]) -> list[Found]:
     """A function of each argument, by as many threads as there are processors, in the context of the caller."""
     tasks = [(copy_context(), argument) for argument in arguments]
-    if len(tasks) < 2:
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if min(len(tasks), processors) < 2:
         return [function(argument) for _, argument in tasks]
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, len(tasks))) as pool:
+    with ThreadPoolExecutor(min(processors, len(tasks))) as pool:
         return list(pool.map(lambda task: task[0].run(function, task[1]), tasks))

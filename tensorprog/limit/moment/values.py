@@ -149,10 +149,9 @@ class Value:
             found = rows @ parts if parts.shape[-1] > 1 else parts[..., 0] @ rows.T
             return found.reshape(*self.shape[:place], *table.shape[1:], *self.shape[place + 1 :])
 
-        bound = sums(np.abs(weights.value) + weights.error, known.error + 2 * EPS * np.abs(known.value))
-        if weights.error.any():
-            bound += sums(weights.error, np.abs(known.value))
-        found = Estimate(sums(weights.value, known.value), bound)
+        sizes = np.abs(weights.value) + weights.error
+        rounding = 2 * EPS + float(np.divide(weights.error, sizes, out=np.zeros(sizes.shape), where=sizes > 0).max())
+        found = Estimate(sums(weights.value, known.value), sums(sizes, known.error + rounding * np.abs(known.value)))
         return Value((*self.axes[:place], *others, *self.axes[place + 1 :]), found)
 
     def _summed(self, ones: Open) -> float:
