@@ -59,7 +59,10 @@ class Estimate:
             if other.value.size == 1 and not other.value.any() and not other.error.any():
                 return one.reshape(np.broadcast_shapes(one.value.shape, other.value.shape))
         value = np.asarray(self.value + o.value)
-        return Estimate(value, np.asarray(self.error + o.error + EPS * np.abs(value)))
+        error = np.asarray(EPS * np.abs(value))
+        error += self.error
+        error += o.error
+        return Estimate(value, error)
 
     __radd__ = __add__
 

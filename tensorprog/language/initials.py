@@ -140,11 +140,11 @@ class InitialLaw:
             return values, Open((), np.zeros(()))
         rows = initial.data.array.reshape(*self.netsor.families[initial.name].shape, -1)
         scale = self._variance / rows.shape[-1]
-        size = alike(np.sqrt(np.square(rows).sum(axis=-1) * scale))
+        size = alike(np.sqrt(np.square(rows).sum(axis=-1) * (scale * _rounding(rows.shape[-1]))))
         others = tuple(n if n in equal else f"{n}_" for n in initial.indices)
-        scaled = Open((*initial.indices, COORDINATE), rows * scale)
-        found = contract(scaled, Open((*others, COORDINATE), rows), [COORDINATE])
-        bound = elementwise(np.multiply, Open(initial.indices, _rounding(rows.shape[-1]) * size), Open(others, size))
+        found = contract(Open((*initial.indices, COORDINATE), rows), Open((*others, COORDINATE), rows), [COORDINATE])
+        np.multiply(found.data, scale, out=found.data)
+        bound = elementwise(np.multiply, Open(initial.indices, size), Open(others, size))
         return found, bound
 
 

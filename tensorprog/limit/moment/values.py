@@ -204,7 +204,8 @@ class Value:
 
     def zero(self) -> bool:
         """Whether the value is exactly zero."""
-        return any(not (f.estimate.value.any() or f.estimate.error.any()) for f in self.factors)
+        each = (f.estimate for f in self.factors)
+        return any(not (f.value.flat[:1].any() or f.value.any() or f.error.any()) for f in each)  # most begin so
 
     def is_rounding(self, whole: Value) -> bool:
         """Whether what is left of a value is within its error, and that of the size of rounding errors."""
