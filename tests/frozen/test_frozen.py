@@ -15,12 +15,12 @@ from tests.frozen.questions import agrees, ask
 from tests.frozen.record import TABLE, program_of
 
 ENTRIES = json.loads(TABLE.read_text(encoding="utf-8"))
-QUICK = 5.0  # seconds of a program's rows; what takes longer is slow
+QUICK = 4.0  # seconds of a program's rows; what takes longer is slow
 
 
 def _case(entry: dict[str, Any]) -> Any:
     kind, name = entry["program"].split()[:2]
-    quick = entry["seconds"] < QUICK and name != "attention_mqa" and (kind != "hand" or int(name) % 8 == 0)
+    quick = entry["seconds"] < QUICK and name != "attention_mqa" and (kind != "hand" or int(name) % 16 == 0)
     return pytest.param(entry, id=entry["program"].replace(" ", "-"), marks=() if quick else pytest.mark.slow)
 
 

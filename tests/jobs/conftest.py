@@ -13,6 +13,12 @@ Tp = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures of runs are blank, in tests of what else a run writes."""
+    monkeypatch.setattr("tensorprog.show.plots.png_and_svg", lambda path, *_: path.write_bytes(b"\x89PNG") and "<svg/>")
+
+
+@pytest.fixture
 def tp(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> Tp:

@@ -172,6 +172,7 @@ def test_no_control_character_of_a_file_reaches_a_screen() -> None:
 ODD = "x\x1b[31m\x07\r\x9b\u202e\u2028\x85"  # a colour, a bell, and what else a terminal would obey
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.skipif(os.name == "nt", reason="Windows refuses such names of files")
 @pytest.mark.parametrize(
     "words",

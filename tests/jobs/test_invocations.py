@@ -230,7 +230,7 @@ def test_check_prints_one_json_object_of_the_documented_shape(tp, name):
 
 TWO = """
 program: two
-indices: {i: 1..2, j: 1..2, l: 1..300}
+indices: {i: 1..2, j: 1..2, l: 1..160}
 initial: {"x[i]": {mean: 0, cov: "where(i == i_, 1, 0.3)"}}
 weights: {Q: 1, K: 1, "V[l]": 1, W: 2}
 body:
@@ -240,12 +240,13 @@ body:
   - v[l,i] = MatMul(V[l], x[i])
   - p[i,j] = Dot(q[i], k[j])
   - z[l,i] = Nonlin(tanh(z[l - 1,i] + sum[j](softmax[j](p[i,j]) * v[l,j])))
-  - y[i] = Nonlin(z[300,i])
+  - y[i] = Nonlin(z[160,i])
   - o[i] = MatMul(W, x[i])
 outputs: [y, o]
 """
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_output_without_a_limit_leaves_the_others_theirs(tp, folder):
     (folder / "two.yaml").write_text(TWO)
     code, out, err = tp("run", "two.yaml", "--width", "8,16", "--samples", "100", "--format", "json")
@@ -262,6 +263,7 @@ def test_an_output_without_a_limit_leaves_the_others_theirs(tp, folder):
     assert "covariance of o" in out
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_program_outside_runs_at_finite_width_and_says_why_there_is_no_limit(tp, folder):
     code, out, _ = tp("run", "tied.yaml", "--format", "json")
     report = json.loads(out)
@@ -293,6 +295,7 @@ def test_require_raises_the_bar(tp, folder):
     assert tp("limit", "relu.yaml", "--require", "theorem")[0] == 1
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_quiet_prints_nothing(tp, folder):
     for command in (
         ["check", "small.yaml"],
@@ -349,6 +352,7 @@ def test_list(tp):
     assert "softmax" in atoms
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_tp_run_is_tp_run(tp):
     code, out, _ = tp("small.yaml", "--width", "8", command=run_command, name="tp-run")
     assert code == 0
@@ -376,6 +380,7 @@ def test_out_and_missing_matplotlib(tp, folder, monkeypatch):
     assert how_to_install("plot") in html.unescape(page)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_interrupt_leaves_the_finished_widths(tp, folder, monkeypatch):
     from tensorprog.jobs import run
 
@@ -409,6 +414,7 @@ def test_our_own_bug_is_one_paragraph(tp, monkeypatch):
         main.main(args=["check", "small.yaml"])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_averages_are_reported_from_the_file_and_from_the_command_line(tp, folder, monkeypatch):
     monkeypatch.setattr("tensorprog.results.reference.MIN_DRAWS", 1000)
     text = SMALL.replace("samples: 400}", "samples: 400, keep: [q, v]") + (
@@ -474,6 +480,7 @@ def test_averages_that_make_no_sense_are_bad_input(tp, folder, text):
     assert not (folder / "never").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(("error", "code"), [("AccuracyError", 3), ("MemoryLimitError", 3), ("OutsideError", 1)])
 def test_failures_of_the_limit_keep_their_exit_codes_and_the_finite_widths(tp, monkeypatch, error, code):
     from tensorprog.language import errors

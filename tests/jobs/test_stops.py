@@ -28,7 +28,7 @@ initial:
 weights: {W: c}
 body:
   - u = MatMul(W, x)
-  - y = Nonlin(tanh(u))
+  - y = Nonlin(relu(u))
 outputs: [y]
 """
 # the command line, which stands still at the moment named, after it has said so, until its input is closed; what the

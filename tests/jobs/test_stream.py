@@ -23,7 +23,7 @@ initial:
 weights: {W: 1}
 body:
   - u = MatMul(W, x)
-  - y = Nonlin(tanh(u))
+  - y = Nonlin(relu(u))
 outputs: [y]
 run: {width: [8, 32], samples: 4000}
 """
@@ -37,6 +37,7 @@ terminal.Progress.progress = lambda *_: time.sleep(0.05)
 main.main(args=sys.argv[1:])
 """
 Tp = Callable[..., tuple[int, str, str]]
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def _report(text: str) -> Any:

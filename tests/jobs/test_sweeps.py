@@ -28,7 +28,7 @@ initial:
 weights: {V: c, W: d}
 body:
   - u[i] = MatMul(V, h[i])
-  - x[i] = Nonlin(tanh(u[i]))
+  - x[i] = Nonlin(erf(u[i]))
   - y[i] = MatMul(W, x[i])
 outputs: [y]
 run: {width: [8, 32], samples: 1000}

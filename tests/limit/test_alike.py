@@ -40,7 +40,7 @@ def test_lags_of_stationary_tokens() -> None:
     assert np.array_equal(law.var("y"), np.diagonal(value))
     for lag in (0, 1, 4):
         assert np.ptp(np.diagonal(value, lag)) <= 1e-12 * np.max(value)
-        truth, deviation = simulated(c, lag, 20_000)
+        truth, deviation = simulated(c, lag, 10_000)
         assert abs(truth - value[0, lag]) < 5 * deviation + error[0, lag]
 
 

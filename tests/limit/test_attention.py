@@ -66,7 +66,7 @@ def test_outputs_of_all_tokens_agree_with_a_plain_simulation() -> None:
 def test_heads_with_more_beside_them_have_the_law_of_their_draws(more: str, tmp_path: Path) -> None:
     text = ATTENTION.read_text(encoding="utf-8").replace("Nonlin(sum[a", f"Nonlin({more} + sum[a")
     (tmp_path / "more.yaml").write_text(text, encoding="utf-8")
-    law = tp.load(tmp_path / "more.yaml", H=3).limit()
+    law = tp.load(tmp_path / "more.yaml", H=3, s=2).limit()
     y = law.sample(1 << 16, seed=1)["y"].reshape(1 << 16, -1)
     np.testing.assert_allclose(law.cov("y"), np.cov(y.T), atol=0.03 * y.var())
     np.testing.assert_allclose(law.cdf("y[0]", [-1.0, 0.3]), [np.mean(y[:, 0] < x) for x in (-1.0, 0.3)], atol=8e-3)

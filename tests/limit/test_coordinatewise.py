@@ -196,7 +196,7 @@ def test_layers_of_such_scores() -> None:
         "coordinate vectors",
         "iterated layers",
     }
-    width, networks, draws = 256, 20_000, 20_000
+    width, networks, draws = 256, 8_000, 20_000
     networks_y = np.asarray(program.run(width, networks, seed=2)["y"])
     limit_y = np.asarray(program.limit().sample(draws, seed=2)["y"])
     for power, slack in ((2, 8 / width), (4, 200 / width)):

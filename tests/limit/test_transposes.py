@@ -25,7 +25,7 @@ def program(text: str) -> tp.Program:
     return found
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [pytest.param(k, marks=[pytest.mark.slow] if k == "amp" else []) for k in PROGRAMS])
 def test_values_known_from_state_evolution_and_long_simulation(name: str) -> None:
     law = program(PROGRAMS[name]["text"]).limit()
     for output, (expected, known) in PROGRAMS[name]["values"].items():
