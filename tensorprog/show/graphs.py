@@ -24,6 +24,7 @@ LETTERS: dict[str, Any] = {"family": ["DejaVu Sans Mono", "monospace"], "size": 
 SVG: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "tensorprog"}
 
 # Okabe & Ito's colours, safe for colour-blind readers; vermillion is kept for faults
+Place = tuple[float, float]
 BLAME, REMARK = "#b34700", "#0072b2"
 
 
@@ -141,6 +142,7 @@ def to_svg(graph: Any, report: Any = None) -> str:
     matplotlib = need_package("matplotlib", "pictures", "plot")
     from matplotlib.figure import Figure
     from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
+    from matplotlib.path import Path
 
     drawn = marked(graph, report)
     labels = {node: [part for line in box.lines for part in _wrapped(line, WRAP)] for node, box in drawn.boxes.items()}
@@ -161,10 +163,9 @@ def to_svg(graph: Any, report: Any = None) -> str:
     ax = figure.add_axes((0, 0, 1, 1))
     ax.set(xlim=(0, width), ylim=(height + foot, -head))
     ax.axis("off")
-    patches = {}
     for node, box in drawn.boxes.items():
         (x, y), (w, h), style = places[node], sizes[node], box.style
-        patches[node] = ax.add_patch(
+        ax.add_patch(
             FancyBboxPatch(
                 (x - w / 2, y - h / 2), w, h, boxstyle="round,pad=0,rounding_size=5", facecolor=style.fill,
                 edgecolor=drawn.colour if box.fault else style.border, linewidth=2.5 if box.fault else style.thick,
@@ -173,12 +174,15 @@ def to_svg(graph: Any, report: Any = None) -> str:
         )  # fmt: skip
         ax.text(x, y, plain("\n".join(labels[node])), ha="center", va="center", color=style.ink, zorder=4, **LETTERS)
     for u, v, role, blamed in drawn.edges:
-        bend = 0.5 if places[u][1] >= places[v][1] else 0.05 if role in ("weight", "left") else -0.05
+        (x, y), (to_x, to_y) = places[u], places[v]
+        bend = 0.5 if y >= to_y else 0.05 if role in ("weight", "left") else -0.05
+        middle = (x + to_x) / 2 - bend * (to_y - y), (y + to_y) / 2 + bend * (to_x - x)
+        ends = [_border(places[node], sizes[node], middle) for node in (u, v)]
         ax.add_patch(
             FancyArrowPatch(
-                places[u], places[v], patchA=patches[u], patchB=patches[v], arrowstyle="-|>", mutation_scale=9,
-                connectionstyle=f"arc3,rad={bend}", color=drawn.colour if blamed else GREY,
-                linewidth=2.2 if blamed else 0.9, linestyle=_line(role == "weight"), zorder=2 if blamed else 1,
+                path=Path([ends[0], middle, ends[1]], [Path.MOVETO, Path.CURVE3, Path.CURVE3]), arrowstyle="-|>",
+                mutation_scale=9, color=drawn.colour if blamed else GREY, linewidth=2.2 if blamed else 0.9,
+                linestyle=_line(role == "weight"), zorder=2 if blamed else 1,
             )
         )  # fmt: skip
     ax.text(PAD, -head + LINE, plain(title), weight="bold", va="center", **LETTERS)
@@ -190,6 +194,13 @@ def to_svg(graph: Any, report: Any = None) -> str:
     with matplotlib.rc_context(SVG):
         figure.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     return out.getvalue()
+
+
+def _border(place: Place, size: Place, towards: Place) -> Place:
+    """Where a box ends on the way from its middle to a point outside."""
+    (x, y), (dx, dy) = place, (towards[0] - place[0], towards[1] - place[1])
+    part = min([1.0, *(half / 2 / abs(step) for half, step in zip(size, (dx, dy), strict=True) if step)])
+    return x + part * dx, y + part * dy
 
 
 def _line(dashed: bool) -> Literal["--", "-"]:
