@@ -31,7 +31,7 @@ from tensorprog.gaussian.kernels import (
     values,
 )
 from tensorprog.gaussian.quadrature import Side, crude_norm, integrate_line, integrate_plane
-from tensorprog.gaussian.series import HermiteSeries, ProductSeries, hermite_series
+from tensorprog.gaussian.series import HermiteSeries, ProductSeries, hermite_series, tabulated
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
@@ -42,7 +42,9 @@ __all__ = ["cross", "mean", "without_batch"]
 # an answer whose error exceeds this, relative to the size of the functions, lets the next method try as well
 ENOUGH = 1e-12
 PAIRS, LAWS = 1 << 15, 1 << 12  # pairs, and laws of one variable or pairs on panels, at once
-MANY = 1 << 14  # laws of a function with closed forms that are not looked through for equal ones
+MANY = 1 << 12  # laws of mean 0 that are not looked through for equal ones
+SOME = 1 << 9  # laws of mean 0 from which tables pay
+TOGETHER, APART = 1 << 13, 1 << 10  # laws at once, and those of a function that differs among them
 # relative errors of laws up to this pass on as they are; what larger ones do is seen by differences
 PASSED = 1e-10
 UNIT = Elementary(1.0, 1.0, 0.0, (), ())  # the function that is 1
@@ -58,6 +60,9 @@ def mean(f: RealFunction, mu: ArrayLike | Estimate, var: ArrayLike | Estimate) -
     Raises    ValueError for a negative or non-finite argument, FloatingPointError if f returns nan
     """
     m, v = _number("mu", mu), _variance("var", var)
+    found = _in_parts(lambda functions, law: mean(functions[0], *law), (f,), (m, v), (m, v), 0)
+    if found is not None:
+        return found
     ((laws, places),) = _variables((f,), (m.value, v.value))
     result = laws.means[places]
     moved = np.maximum(_relative(m.error, np.sqrt(v.value)), _relative(v.error, v.value))
@@ -79,6 +84,7 @@ def cross(
     *,
     slack: float = CORRELATION_SLACK,
     pairs: int = 0,
+    enough: float = ENOUGH,
 ) -> Estimate:
     """E f(X) g(Y) for (X, Y) Gaussian with the given means, variances and covariance.
 
@@ -86,6 +92,7 @@ def cross(
     `pairs` says that the last axes of the batch are (*i, *j) with so many indices i of X and as many j of Y, so that
     for one function and symmetric arguments the result is symmetric.  Where means, variances and the covariance are
     equal numbers, with pairs on their diagonal only, X and Y count as one variable, whose moments move together.
+    A method serves whose error is at most `enough` beside the sizes of f(X) and g(Y), if there is one.
 
     Shapes    all arguments and the parameters of f and g broadcast to the batch -> Estimate of shape batch
     Scale     any units; zero variances and correlations of exactly +-1 are ordinary arguments
@@ -97,7 +104,7 @@ def cross(
     law = [_number("mu_f", mu_f), _number("mu_g", mu_g), _variance("var_f", var_f), _variance("var_g", var_g)]
     c = _number("cov", cov)
     if f.degree and g.degree and not (elementary(f) and elementary(g)):
-        scaled = _by_degree(f, g, law, c, slack, pairs)
+        scaled = _by_degree(f, g, law, c, slack, pairs, enough)
         if scaled is not None:
             return scaled
     closed = _closed(f, g, law, c, slack, pairs)
@@ -105,6 +112,15 @@ def cross(
         closed = _by_laws(f, g, law, c)
     if closed is not None:
         return closed
+    parts = _in_parts(
+        lambda functions, law: cross(*functions, *law, slack=slack, pairs=pairs, enough=enough),
+        (f, g),
+        (*law, c),
+        law,
+        pairs,
+    )
+    if parts is not None:
+        return parts
     (one, first), (two, second) = _variables((f, g), [law[k].value for k in (0, 2, 1, 3)])
     batch = np.broadcast_shapes(first.shape, second.shape, c.value.shape)
     shape = batch or (1,)
@@ -120,7 +136,7 @@ def cross(
 
     def fill(tile: tuple[slice, ...]) -> None:
         i, j, _, *known = (_cut(array, tile) for array in given)
-        found = _Pairs(one, two, i, j, covs[tile], known, _cut(diagonal, tile)).answer(slack)
+        found = _Pairs(one, two, i, j, covs[tile], known, _cut(diagonal, tile), enough).answer(slack)
         for array, part in ((value, found.value), (error, found.error)):
             _exchanged(array, pairs)[tile] = part
             array[tile] = part
@@ -195,8 +211,9 @@ def _by_laws(f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estim
 
 
 def _by_degree(
-    f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estimate, slack: float, pairs: int
-) -> Estimate | None:
+    f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estimate, slack: float, pairs: int,
+    enough: float,
+) -> Estimate | None:  # fmt: skip
     """The same of homogeneous functions at means 0: that of variances 1, times powers of both deviations.
 
     None where a mean is not 0 or a variance not positive, or all variances are 1.
@@ -209,7 +226,7 @@ def _by_degree(
     one = _diagonal(batch, pairs) & (v == w) & (v == c.value)  # one variable, whose moments move together
     rho, error = np.where(one, 1.0, c.value / size), np.where(one, 0.0, c.error / size)
     error = error + np.where(one, 0.0, np.abs(rho) * (moved + other) / 2)
-    found = cross(f, g, 0.0, 0.0, 1.0, 1.0, Estimate(rho, error), slack=slack, pairs=pairs)
+    found = cross(f, g, 0.0, 0.0, 1.0, 1.0, Estimate(rho, error), slack=slack, pairs=pairs, enough=enough)
     scale, passed = v ** (f.degree / 2) * w ** (g.degree / 2), (f.degree * moved + g.degree * other) / 2
     value = found.value * scale
     return Estimate(value, found.error * scale + np.abs(value) * (passed + 4 * EPS))
@@ -223,6 +240,35 @@ def _by_differences(call: Callable[[list[Array]], Estimate], result: Estimate, l
             moved = ([*values[:k], values[k] + by * each.error, *values[k + 1 :]] for by in (1, -1))
             error = error + np.maximum(*(np.abs(call(other).value - result.value) for other in moved))
     return Estimate(result.value, error)
+
+
+def _in_parts(
+    call: Callable[[Sequence[RealFunction], list[Estimate]], Estimate], functions: Sequence[RealFunction],
+    arguments: Sequence[Estimate], law: Sequence[Estimate], pairs: int,
+) -> Estimate | None:  # fmt: skip
+    """An expectation for very many laws, as of draws: for some values of the first index after the other.
+
+    What is held at once so does not grow with the draws.  None for fewer laws, and where the first index is of pairs.
+    """
+    shape = np.broadcast_shapes(*(each.value.shape for each in arguments), *(f.shape for f in functions))
+    if len(shape) <= 2 * pairs or any(f.shape and f.part is None for f in functions):
+        return None
+    own = [math.prod(f.shape) for f in functions]
+    laws, most = max(*own, *(each.value.size for each in law)), TOGETHER if max(own) == 1 else APART
+    step = max(1, most * shape[0] // max(laws, 1))
+    if step >= shape[0]:
+        return None
+
+    def part(cut: slice) -> Estimate:
+        whole = (cut, *[slice(None)] * (len(shape) - 1))
+        known = {f: f if f.part is None else f.part(cut) for f in functions}
+        return call(
+            [known[f] for f in functions], [Estimate(_cut(e.value, whole), _cut(e.error, whole)) for e in arguments]
+        )
+
+    cuts = _cuts(shape[0], step)
+    found = [part(cuts[0]), *threaded(part, cuts[1:])]  # what all need is computed once
+    return Estimate(*(np.concatenate([getattr(each, name) for each in found]) for name in ("value", "error")))
 
 
 def _number(name: str, given: ArrayLike | Estimate) -> Estimate:
@@ -295,6 +341,9 @@ class _Laws:
         """E f(X): the value where there is no variance, exactly 0 for odd functions at mean 0."""
         if self.closed is not None:
             return kernel(self.closed, UNIT, self.var, np.zeros(()), np.zeros(()))
+        if self.table is not None:
+            found = self.table.coefficients[0]
+            return Estimate(found, np.where(found == 0, 0.0, self.table.rough + 4 * EPS * self.table.norm))
         value, error = np.zeros((2, *self.mu.shape))
         for cut in _cuts(len(self.mu), LAWS if self.shape is None else len(self.mu)):
             f, mu, _ = side = self.side(cut)
@@ -315,7 +364,7 @@ class _Laws:
         """sqrt(E f^2), to a digit or so."""
         if self.closed is not None:
             return np.sqrt(np.maximum(kernel(self.closed, self.closed, self.var, self.var, self.var).value, 0.0))
-        return crude_norm(*self.side(slice(None)))
+        return crude_norm(*self.side(slice(None))) if self.table is None else self.table.norm
 
     @cached_property
     def closed(self) -> Elementary | None:
@@ -324,9 +373,15 @@ class _Laws:
         return elementary(self.f) if usual else None
 
     @cached_property
+    def table(self) -> HermiteSeries | None:
+        """The Hermite coefficients for many laws, from tables."""
+        many = self.shape is None and len(self.mu) > SOME and not self.mu.any()
+        return tabulated(self.f, self.sd) if many else None
+
+    @cached_property
     def series(self) -> HermiteSeries | None:
         """The Hermite coefficients for all laws."""
-        return hermite_series(self.function, self.mu, self.sd)
+        return hermite_series(self.function, self.mu, self.sd) if self.table is None else self.table
 
 
 @lru_cache(maxsize=4)
@@ -342,17 +397,18 @@ def _variables(functions: Sequence[RealFunction], laws: Sequence[Array]) -> list
     found: list[tuple[_Laws, Places]] = []
     for k, (f, key) in enumerate(zip(functions, keys, strict=True)):
         plain, own = without_batch(f), [k.ravel() for h, k in zip(functions, keys, strict=True) if h is f]
+        own = own[:1] if np.array_equal(own[0], own[-1]) else own
         if plain is None:
             shape = _batch(f, key.shape)
             every = np.broadcast_to(key, shape).ravel()
             found.append((_Laws(f, every.real, every.imag, shape), np.arange(every.size).reshape(shape)))
             continue
-        # looking for equal laws takes longer than closed forms do
-        each = sum(map(len, own)) > MANY and elementary(plain) is not None and not any(k.real.any() for k in own)
+        # looking for equal laws takes longer than closed forms and tables do
+        each = sum(map(len, own)) > MANY and not any(k.real.any() for k in own)
         if f not in known:
             different = np.concatenate(own) if each else np.unique(np.concatenate(own))
             known[f] = different, _Laws(plain, different.real.copy(), different.imag.copy())
-        start = len(own[0]) if k and functions[0] is f else 0
+        start = len(own[0]) if k and len(own) > 1 else 0
         places = start + np.arange(key.size).reshape(key.shape) if each else np.searchsorted(known[f][0], key)
         found.append((known[f][1], np.asarray(places)))
     return found
@@ -438,6 +494,7 @@ class _Pairs:
     cov: Array
     errors: Sequence[Array]
     diagonal: Mask  # where both may be one variable
+    enough: float
 
     def answer(self, slack: float) -> Estimate:
         """E f(X) g(Y), with what errors of the law do to it."""
@@ -538,15 +595,17 @@ class _Pairs:
             return Estimate(np.full(self.cov.shape, np.nan), np.full(self.cov.shape, np.inf)), None
         size = self.one.sd[self.first] * self.two.sd[self.second]
         rho = np.clip(self.cov / np.where(size > 0, size, 1.0), -1.0, 1.0)
+        if self.one is self.two:
+            rho[(self.first == self.second) & (self.cov == self.one.var[self.first])] = 1.0
         return series.at(self.first, self.second, rho)
 
     def _pending(self, found: Estimate) -> Mask:
-        """Members whose error is above ENOUGH, relative to the value or, where that is not enough, to the sizes."""
+        """Members whose error is above `enough`, relative to the value or, where it is not, to the sizes."""
         with np.errstate(over="ignore", invalid="ignore"):
-            pending = ~(found.error <= ENOUGH * np.abs(found.value) + 2 * TINY)
+            pending = ~(found.error <= self.enough * np.abs(found.value) + 2 * TINY)
             if np.any(pending & np.isfinite(found.error)):
                 norm = self.one.sizes[self.first] * self.two.sizes[self.second]
-                pending &= ~(found.error <= ENOUGH * norm + 2 * TINY)
+                pending &= ~(found.error <= self.enough * norm + 2 * TINY)
         return np.asarray(pending)
 
     def _on_panels(self, pending: Mask) -> Estimate:

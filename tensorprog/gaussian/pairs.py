@@ -55,7 +55,7 @@ DEEP = 50  # operations that wait for each other
 STEEPEST = 1e3  # slope of the arc sine at the largest correlation at which a jump has a derivative still
 STEP = 1e-5  # of variances, relatively, for derivatives
 SAFE = 1.25  # of derivatives of variances by coefficients, of which there are finitely many
-ORDER = ORDERS[1]  # of series of rows that are filled in one after the other
+ORDER = ORDERS[3]  # of series of rows that are filled in one after the other
 ALIKE = 16  # errors that differ by less are given as the largest
 
 

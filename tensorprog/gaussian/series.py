@@ -32,7 +32,7 @@ Places = NDArray[np.intp]
 
 __all__ = ["HermiteSeries", "ProductSeries", "hermite", "hermite_series", "series"]
 
-ORDERS = (48, 128, 256)
+ORDERS = (16, 32, 64, 128, 256)
 SHARE = 3  # of the coefficients one is compared with that of the coarser rule
 SOME = 9  # laws that tell how many orders are taken
 BLOCK = 256  # laws whose functions are evaluated at once
@@ -46,6 +46,11 @@ MOST_NODES = 4000
 FAR = 1e300  # singularities of exp(0 * x) are infinitely far away
 ENOUGH = 8e-8
 LEFT = 8 * EPS  # what is left out of a product, relative to the norms, that is rounding
+OCTAVE, OFF = (
+    24,
+    1e-13,
+)  # deviations between two powers of 2 whose series give all between, and how far off these may be
+LOOKED_AT = np.array([-1.0, -0.4, 0.1, 0.6, 1.0])  # places, from -1 to 1, of some of these
 MOST, SEEN = 0.97, 4096  # the share of pairs that have no more orders than they need, and how many pairs tell
 
 
@@ -54,7 +59,7 @@ class HermiteSeries:
     """Hermite coefficients of f(mu + sd z) for many (mu, sd), and what bounds the errors of products.
 
     Shapes    coefficients (K, m); norm, tail, steep, rough (m,): (E f^2)^(1/2), the norm of what the coefficients leave
-              out, (sum of (k + 2) a_k^2)^(1/2), and the norm of the error of the coefficients
+              out, (sum of (k + 2) a_k^2)^(1/2), and the norm of the errors of the coefficients and of the norm
     """
 
     coefficients: Array
@@ -69,7 +74,8 @@ class HermiteSeries:
 
         Shapes    (m,)
         """
-        return np.asarray(2 * np.sqrt(np.square(np.arange(len(self.coefficients))) @ np.square(self.coefficients)))
+        weights = np.square(np.arange(len(self.coefficients)), dtype=np.float64)
+        return np.asarray(2 * np.sqrt(np.einsum("k,km,km->m", weights, self.coefficients, self.coefficients)))
 
     @cached_property
     def reach(self) -> Array:
@@ -90,9 +96,13 @@ class HermiteSeries:
 
         Shapes    (K + 1,)
         """
-        scale = np.where(self.norm > 0, self.norm, 1.0)
-        later = np.concatenate([(self.tail / scale)[None], self.coefficients[::-1] / scale])
-        return np.asarray(np.sqrt(np.square(later).cumsum(axis=0).max(axis=1, initial=0.0))[::-1])
+        scale = 1 / np.where(self.norm > 0, self.norm, 1.0)
+        total = np.square(self.tail * scale)
+        left = [total.max(initial=0.0)]
+        for own in self.coefficients[::-1]:
+            total += np.square(own * scale)
+            left.append(total.max(initial=0.0))
+        return np.sqrt(left[::-1])
 
 
 def hermite_series(
@@ -140,6 +150,69 @@ def series(
         parts.append([getattr(each, one.name) for one in fields(each)])
     back = np.argsort(ranked)
     return HermiteSeries(*(np.concatenate(arrays, axis=-1)[..., back] for arrays in zip(*parts, strict=True)))
+
+
+def tabulated(f: RealFunction, sd: Array) -> HermiteSeries | None:
+    """The series of very many laws of mean 0, by polynomials in the logarithm of the deviation; None if none serve.
+
+    E f(sd z) h_k(z) is the integral of f(x) h_k(x / sd) density(x / sd) / sd, which decays while Re 1 / sd^2 is
+    positive: so it is analytic in log sd as far as pi / 4 from the real axis, whatever f is, and the OCTAVE deviations
+    between two powers of 2 that are integrated for once give all others to rounding.
+
+    Shapes    sd (m,)
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        octaves = np.floor(np.log2(sd))
+        places = np.where(sd > 0, 2 * (np.log2(sd) - octaves) - 1, 0.0)
+    found = [(np.flatnonzero(octaves == number), _octave(f, float(number))) for number in np.unique(octaves)]
+    tables = [table for _, table in found if table is not None]
+    if len(tables) < len(found):
+        return None
+    order = max(len(table.terms) for table in tables)
+    squares, tail, steep, rough = np.empty((4, len(sd)))
+    coefficients = np.zeros((order, len(sd)))
+    for at, table in zip((at for at, _ in found), tables, strict=True):
+        waves = np.polynomial.chebyshev.chebvander(places[at], table.terms.shape[1] - 1).T
+        squares[at] = table.squares @ waves
+        tail[at], steep[at], rough[at] = table.tail, table.steep, table.rough
+        for k in np.flatnonzero(table.terms.any(axis=1)):
+            coefficients[k, at] = table.terms[k] @ waves
+    norm = np.sqrt(np.maximum(squares, 0.0))
+    return HermiteSeries(coefficients, norm, tail * norm, steep * norm, rough * norm)
+
+
+class _Octave(NamedTuple):
+    """Coefficients and E f^2 as Chebyshev series in the place in an octave; errors as in `HermiteSeries`, but relative.
+
+    Shapes    terms (K, OCTAVE), squares (OCTAVE,)
+    """
+
+    terms: Array
+    squares: Array
+    tail: float
+    steep: float
+    rough: float
+
+
+@lru_cache(maxsize=256)
+def _octave(f: RealFunction, number: float) -> _Octave | None:
+    """The series for deviations from 2**number to twice that; for 0, where the number is -inf."""
+    count = OCTAVE if np.isfinite(number) else 1
+    places = np.concatenate([np.cos(np.pi * (np.arange(count) + 0.5) / count), LOOKED_AT])
+    exact = hermite_series(lambda _: f, np.zeros(places.shape), 2.0 ** (number + (places + 1) / 2))
+    if exact is None:
+        return None
+    scale = 1 / np.where(exact.norm > 0, exact.norm, 1.0)
+    known = np.concatenate([exact.coefficients, exact.norm[None] ** 2])
+    waves = np.polynomial.chebyshev.chebvander(places, count - 1)
+    terms = known[:, :count] @ waves[:count] * (2 / count)
+    terms[:, 0] /= 2
+    missed = np.square((terms @ waves.T - known) * scale)
+    off = float(np.sqrt(missed[:-1].sum(axis=0) + missed[-1] * scale**2).max())
+    if off > OFF:
+        return None
+    tail, steep, rough = (float((array * scale).max()) for array in (exact.tail, exact.steep, exact.rough))
+    return _Octave(terms[:-1], terms[-1], tail, steep, rough + 2 * off)
 
 
 class _Rule(NamedTuple):
@@ -216,7 +289,10 @@ def _coefficients(f: RealFunction, mu: Array, sd: Array, rule: _Rule) -> Hermite
                     array.reshape(len(mu), -1, NODES)[np.arange(len(mu))[:, None], panel] = 0.0
                 z, w, coarse = (array.reshape(len(mu), -1) for array in _on_pieces(begin, end))
                 pieces = evaluate(f, mu[:, None] + sd[:, None] * z)
-            squares = squares @ rule.weights + ((w * np.square(pieces)).sum(axis=1) if rule.edges.size else 0.0)
+            both = squares @ np.stack([rule.weights, rule.coarse], axis=1)
+            if rule.edges.size:
+                both += np.stack([(each * np.square(pieces)).sum(axis=1) for each in (w, coarse)], axis=1)
+            squares, uneven = both[:, 0], np.abs(both[:, 0] - both[:, 1])
     except FloatingPointError:
         return None
     if not (np.isfinite(squares).all() and np.all(edges * np.exp(-(REACH**2) / 4) <= EPS * np.sqrt(squares))):
@@ -235,10 +311,11 @@ def _coefficients(f: RealFunction, mu: Array, sd: Array, rule: _Rule) -> Hermite
     if f.parity:  # exact zeros stay exact
         for array in (found, rough):
             array[int(f.parity > 0) :: 2, mu == 0] = 0.0
-    error = np.sqrt(SHARE * np.square(rough).sum(axis=0)) + 8 * EPS * np.sqrt(squares)
+    norm = np.sqrt(squares)
+    error = np.sqrt(SHARE * np.square(rough).sum(axis=0)) + uneven / np.where(norm > 0, norm, 1.0) + 8 * EPS * norm
     left = np.maximum(squares - np.square(found).sum(axis=0), 0.0) + 4 * EPS * squares
     steep = np.sqrt(np.arange(2, len(found) + 2) @ np.square(found))
-    return HermiteSeries(found, np.sqrt(squares), np.sqrt(left), steep, error)
+    return HermiteSeries(found, norm, np.sqrt(left), steep, error)
 
 
 def hermite(z: Array, order: int) -> Array:
@@ -259,8 +336,10 @@ class ProductSeries:
 
     def __init__(self, f: HermiteSeries, g: HermiteSeries) -> None:
         self.order = min(len(f.coefficients), len(g.coefficients))
-        self.f, self.g = f.cut(self.order), f.cut(self.order) if f is g else g.cut(self.order)
-        left = (self.f.left() * self.g.left())[1:]
+        self.f = f.cut(self.order)
+        self.g = self.f if f is g else g.cut(self.order)
+        left = self.f.left()[1:]
+        left = left * (left if f is g else self.g.left()[1:])
         # the largest correlation that needs no more than 1, 2, .. orders
         with np.errstate(divide="ignore"):
             roots = (LEFT / left) ** (1 / np.arange(1, self.order + 1))
@@ -279,6 +358,10 @@ class ProductSeries:
         value, slopes = self.values(first, second, rho, slopes=True)
         error = f.norm[first] * (LEFT * g.norm + g.rough)[second] + f.rough[first] * g.norm[second]
         error = np.broadcast_to(error + f.steep[first] * (4 * EPS * g.steep)[second] + TINY, rho.shape).copy()
+        if f is g and (same := (first == second) & (rho == 1)).any():
+            at = np.broadcast_to(first, rho.shape)[same]
+            value[same] = f.norm[at] ** 2
+            size = np.where(same, 0.0, size)
         if np.any(far := size > self.reach[-1]):
             tail = np.broadcast_to(f.tail[first] * g.tail[second], rho.shape)
             error[far] += tail[far] * size[far] ** self.order
@@ -309,6 +392,8 @@ class ProductSeries:
 
     def _sums(self, first: Places, second: Places, rho: Array, order: int, slopes: bool) -> tuple[Array, Array]:
         """The sum of so many orders, and its derivative, by Horner's rule in rho, or in its square."""
+        along = np.argsort(rho.shape)  # loops over short axes take a multiple of the time
+        first, second, rho = (np.ascontiguousarray(each.transpose(along)) for each in (first, second, rho))
         total, rise = np.zeros((2, *rho.shape))
         x = rho if self.step == 1 else rho * rho
         for k in range(self.first + (order - 1 - self.first) // self.step * self.step, -1, -self.step):
@@ -319,17 +404,16 @@ class ProductSeries:
             total += self.f.coefficients[k][first] * self.g.coefficients[k][second]
         if self.step == 2 and slopes:
             rise *= 2 * rho
-        return (rho * total, total + rho * rise) if self.first else (total, rise)
+        both = (rho * total, total + rho * rise) if self.first else (total, rise)
+        return both[0].transpose(np.argsort(along)), both[1].transpose(np.argsort(along))
 
     def spread(self, first: Places, second: Places) -> Array:
         """|d E f(X) g(X) / d log var| of one variable X: E (z^2 - 1) f(X) g(X) / 2.
 
         Shapes    (n,) -> (n,)
         """
-        roots, products = np.sqrt(np.arange(1, self.order + 1))[:, None], []
-        for a in (self.f.coefficients[:, first], self.g.coefficients[:, second]):
-            moved = np.concatenate([np.zeros((1, a.shape[1])), roots * a])  # of z f
-            moved[:-2] += roots[:-1] * a[1:]
-            products.append((a, moved))
-        (a, za), (b, zb) = products
-        return np.asarray(np.abs((za * zb).sum(axis=0) - (a * b).sum(axis=0)) / 2)
+        a, b = ([*(row[at] for row in side.coefficients), 0.0, 0.0] for side, at in ((self.f, first), (self.g, second)))
+        total: Array = np.zeros(first.shape)
+        for k in range(self.order):
+            total += k * a[k] * b[k] + math.sqrt((k + 1) * (k + 2)) / 2 * (a[k] * b[k + 2] + a[k + 2] * b[k])
+        return np.abs(total)

@@ -45,6 +45,7 @@ __all__ = ["Factors", "LawOfFactors", "NumberedFactor", "ProductOfFunctions", "m
 
 Array = NDArray[Any]
 SEVERAL = 1e-10  # asked of functions of several variables, relative to their size
+OF_DRAWS = 1e-8  # asked of products of two functions for each of many draws, whose average errs more
 
 
 @dataclass(frozen=True)
@@ -232,7 +233,7 @@ class LawOfFactors:
             found = mean(f, *args)
         else:
             g = f if bodies[0] == bodies[1] else self._function(bodies[1], scope, axes)
-            found = cross(f, g, *args, slack=np.inf, pairs=pairs)
+            found = cross(f, g, *args, slack=np.inf, pairs=pairs, **({"enough": OF_DRAWS} if REPLICATE in axes else {}))
         found = found.reshape(np.broadcast_shapes(found.value.shape, (1,) * len(axes)))
         sizes = (self.ranges[name][1] - self.ranges[name][0] for name in axes)
         # a function may read an average that is the same for all values of an index
