@@ -6,7 +6,6 @@ import json
 import math
 import os
 import zipfile
-from contextlib import AbstractContextManager
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,6 @@ from tensorprog.limit.law.heads import InfiniteHeads
 from tensorprog.limit.law.law import NumericLaw
 from tensorprog.limit.law.marginals import check_order
 from tensorprog.limit.law.summary import blocks_of
-from tensorprog.show.terminal import watched
 
 if TYPE_CHECKING:
     from tensorprog.results.selfcheck import LawCheck
@@ -46,10 +44,6 @@ class Law(NumericLaw, Shown):
               quadrature, Student's t at 99.9 % times the standard error where quasi-Monte Carlo averages over p-ring
     Source    Sakai, Karakida & Imaizumi 2025 (arXiv 2506.00846), Definition 1, Theorem 1, Corollary 2
     """
-
-    @staticmethod
-    def _watch() -> AbstractContextManager[Any]:
-        return watched("the infinite-width limit")
 
     def blocks(self) -> list[Block]:
         """What converges to what, and the numbers that are known or come at once."""

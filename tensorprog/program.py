@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -20,7 +19,6 @@ from tensorprog.language.expr import Expr
 from tensorprog.language.files import whole, write_text, writing
 from tensorprog.language.memory import parse_memory
 from tensorprog.shipped import resolve
-from tensorprog.show.terminal import watched
 
 if TYPE_CHECKING:
     from tensorprog.check.clauses import Report
@@ -182,8 +180,7 @@ class Program(Builder, Shown):
         beside = with_conditional(added.netsor) if conditional else None
         netsor = added.netsor if beside is None else beside.netsor
         job = make_job(netsor, width, seed, method, coordinates, keep, dtype)
-        with nullcontext(progress) if progress is not None else watched(f"networks of width {width}") as told:
-            drawn = draw(job, samples, Resources(threads, max_memory, executor, store), told)
+        drawn = draw(job, samples, Resources(threads, max_memory, executor, store), progress)
         return added.separate(drawn if beside is None else beside.separate(drawn))
 
     def plan(

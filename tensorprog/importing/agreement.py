@@ -143,7 +143,7 @@ def _both(make: Callable[[int], Any], inputs: Any, width: int, given: AtWidth) -
     count = min(int(netsor.width_of(own.width, width)), width) if wide and not given.copies else 1
 
     def run(size: int, seed: int) -> Any:
-        samples = given.program.run(width, size, seed=seed, coordinates=count, progress=lambda *_: None)
+        samples = given.program.run(width, size, seed=seed, coordinates=count)
         return samples[name].reshape(size, count, -1)
 
     found: list[Any] = []

@@ -24,7 +24,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import fields
 from functools import cache, partial
 from pathlib import Path
@@ -59,7 +59,6 @@ from tensorprog.results.conditional import with_conditional
 from tensorprog.results.rates import Rate, rate
 from tensorprog.results.reference import Reference
 from tensorprog.show import plots
-from tensorprog.show.terminal import watched
 from tensorprog.version import __version__, libraries
 
 __all__ = ["no_limit", "summary", "sweep", "tables"]
@@ -128,7 +127,6 @@ def sweep(
         if workers is not None and check_count("workers", workers) > 1:
             spawn = multiprocessing.get_context("spawn")
             executor = held.enter_context(ProcessPoolExecutor(workers, spawn, initializer=_follow))
-        tell = held.enter_context(nullcontext(progress) if progress else watched("cells of the sweep"))
         held.enter_context(one_blas_thread())
         if folder is not None:
             held.enter_context(locked(folder))
@@ -138,8 +136,8 @@ def sweep(
         for values, netsor in picked:
             limit = cache(partial(_limit, netsor, names, max_memory))
             for n, repeat in itertools.product(widths, range(repeats)):
-                if tell is not None:
-                    tell(len(rows) // len(names), total)
+                if progress is not None:
+                    progress(len(rows) // len(names), total)
                 cell = ", ".join(filter(None, (said(values), f"n = {n}", f"repeat {repeat}")))
                 identity = _identity(netsor, n, repeat, samples, seed, names)
                 try:
@@ -152,8 +150,8 @@ def sweep(
                 refused |= {said(values): known["refused"]} if known["refused"] else {}
                 place = values | {"width": n, "repeat": repeat}
                 rows += [place | {"variable": name} | known["numbers"][name] for name in names]
-        if tell is not None:
-            tell(total, total)
+        if progress is not None:
+            progress(total, total)
         over = {name: list(dict.fromkeys(values[name] for values, _ in picked)) for name in picked[0][0]}
         axes = over | {"width": widths, "repeat": range(repeats), "variable": names}
         about = {"samples": samples if samples <= MAX_INT32 else str(samples), "seed": str(seed)}

@@ -2,13 +2,13 @@
 
 Where work can be done in pieces, `numbers_at_once` says how large they may be; where it cannot, `need` raises an error
 that says what takes how much, and how to need less.  Both count what the recursion keeps already.  A law answers every
-question within its budget (`within`), which lets others watch how long that takes; without one nothing is refused.
+question within its budget (`within`); without one nothing is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -24,7 +24,6 @@ __all__ = ["Budget", "budgeted", "keep", "need", "numbers_at_once"]
 Array = NDArray[Any]
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
-Watch = Callable[[], AbstractContextManager[Any]]
 NUMBER = 8  # bytes
 SMALL = 1 << 12  # bytes of an array that does not count
 FEW = 1 << 20  # bytes that are not worth counting
@@ -34,8 +33,8 @@ LESS = "ask for fewer members at a time", "make the program smaller"
 class Budget:
     """Bytes that may be taken, and the arrays that are kept from question to question."""
 
-    def __init__(self, limit: int, watch: Watch = nullcontext) -> None:
-        self.limit, self._watch = limit, watch
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
         self._kept: WeakValueDictionary[int, Array] = WeakValueDictionary()
 
     def __reduce__(self) -> Any:
@@ -61,8 +60,7 @@ class Budget:
         keep_freed_memory()
         token = _CURRENT.set(self)
         try:
-            with self._watch():
-                yield
+            yield
         finally:
             _CURRENT.reset(token)
 

@@ -1,27 +1,19 @@
-"""Screens: blocks that fit them, in a pipe the same as plain text; notes and bars while something takes long.
-
-In notebooks a bar stands below a cell that takes long.
-"""
+"""Screens: blocks that fit them, in a pipe the same as plain text; notes and a bar while something takes long."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import Any, Self, TextIO
 
 from tensorprog.blocks import COLOURS, Block, Grid, Judgements, Paragraph, Styled, badge, to_text
 
-__all__ = ["Progress", "is_styled", "is_terminal", "prepare", "show", "watched"]
+__all__ = ["Progress", "is_styled", "is_terminal", "prepare", "show"]
 
 PIPE = 1000  # columns of what is no screen
-PATIENCE = 1.0  # seconds until a notebook shows a bar
-_shown = threading.Lock()  # by the outermost of what is watched: its parts stay silent
 
 
 # ---- the screen ------------------------------------------------------------------------------------------------------
@@ -136,7 +128,12 @@ class Progress:
         if not (self.notes and is_terminal(self.stream)):
             yield self
             return
-        self.bar = _bar(console=console(self.stream))
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        text, bar = TextColumn("{task.description}", markup=False), BarColumn(bar_width=24)
+        shown = console(self.stream)
+        self.bar = Bar(text, bar, MofNCompleteColumn(), TimeRemainingColumn(), transient=True, console=shown)
         with self.bar:
             self.task = self.bar.add_task("", total=None)
             yield self
@@ -160,35 +157,3 @@ class Progress:
         """Move the bar."""
         if self.bar is not None:
             self.bar.update(self.task, completed=done, total=total)
-
-
-@contextmanager
-def watched(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar in a notebook for what takes long inside the block; the function given takes how much of how much is done.
-
-    Elsewhere, and without ipywidgets, nothing is shown.
-    """
-    if "ipykernel" not in sys.modules or find_spec("ipywidgets") is None or not _shown.acquire(blocking=False):
-        yield None
-        return
-    started, bar = time.monotonic(), _bar()
-    task = bar.add_task(what, total=None)
-
-    def tell(done: int, total: int) -> None:
-        bar.update(task, completed=done, total=total)
-        if time.monotonic() - started > PATIENCE:
-            bar.start()
-
-    try:
-        yield tell
-    finally:
-        bar.stop()
-        _shown.release()
-
-
-def _bar(**options: Any) -> Any:
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    text = TextColumn("{task.description}", markup=False)
-    return Bar(text, BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn(), transient=True, **options)

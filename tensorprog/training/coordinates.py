@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import chain, product
 from typing import Any, cast
@@ -46,7 +45,6 @@ from tensorprog.language.parse import Names, constant_value, parse_expression
 from tensorprog.language.samples import program_text
 from tensorprog.language.schedule import upstream
 from tensorprog.program import Program, netsor_of
-from tensorprog.show.terminal import watched
 from tensorprog.training.modules import of_module
 from tensorprog.training.readouts import with_readout
 from tensorprog.training.report import SIZES, remarks
@@ -157,7 +155,7 @@ def train(
     check_count("samples", samples, 2), check_count("seed", seed, 0)
     attributes: dict[str, Any] = {"samples": samples, "seed": str(seed), "grade": "outside"}
     parts = list[Any]()
-    with one_blas_thread(), nullcontext(progress) if progress else watched("the limit and networks") as tell:
+    with one_blas_thread():
         try:
             made, families, sizes = question.at(math.inf)
             P = Program.from_netsor(made)
@@ -170,14 +168,14 @@ def train(
                 raise
             attributes["no_limit"] = str(error)
         for number, n in enumerate(chosen, 1):
-            if tell is not None:
-                tell(number, len(chosen) + 1)
+            if progress is not None:
+                progress(number, len(chosen) + 1)
             made, families, sizes = question.at(n)
             net = Program.from_netsor(made).run(n, samples, seed=seed, max_memory=max_memory)
             part = _part(question, families, sizes, net, ("_finite", "_finite_se"))
             parts.append(part.expand_dims(width=[n]))
-        if tell is not None:
-            tell(len(chosen) + 1, len(chosen) + 1)
+        if progress is not None:
+            progress(len(chosen) + 1, len(chosen) + 1)
     found = xarray.merge(parts, join="outer", compat="no_conflicts")
     found.attrs = {
         "title": f"{netsor.name}: {question.steps} steps of training",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
 from typing import Any
 
 from tensorprog.finite.run import one_blas_thread
@@ -21,7 +20,6 @@ from tensorprog.jobs.depths.results import dataset, part
 from tensorprog.jobs.depths.solving import NoSolutionError, Search
 from tensorprog.language.errors import NotCompiledError, OutsideError, check_count, need_package
 from tensorprog.program import Program
-from tensorprog.show.terminal import watched
 
 __all__ = ["DRAWS", "NETWORKS", "NoSolutionError", "depth", "solve"]
 
@@ -81,7 +79,7 @@ def depth(
     attributes |= _gradients(variants[0])
     with_gradients = gradients and "no_gradients" not in attributes
     parts, refused = list[Any](), dict[str, str]()
-    with one_blas_thread(), nullcontext(progress) if progress else watched("layers of the limit") as tell:
+    with one_blas_thread():
         for number, choice in enumerate(variants, 1):
             try:
                 checked = Program.from_netsor(choice.netsor).check()
@@ -98,8 +96,8 @@ def depth(
             for n in widths:
                 curves = of_networks(question, choice, n, samples, seed)
                 parts.append(part(choice.values | {"width": n}, question.layers, curves, ("_finite", "_finite_se")))
-            if tell is not None:
-                tell(number, len(variants))
+            if progress is not None:
+                progress(number, len(variants))
     return dataset(question, variants, parts, attributes | ({"no_limit": json.dumps(refused)} if refused else {}))
 
 

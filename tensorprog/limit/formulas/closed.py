@@ -9,7 +9,6 @@ the covariance. With F = x^(p-1) y^q A(x) B(y) this lowers the power and differe
 
 - exp, gaussian: multiplying the density by them gives a multiple of another Gaussian density (`SymbolicGaussian`), so
   they disappear before the recursion starts;
-- sin and cos are sums of exp(+-i (a x + b)), and the same holds with complex a and b;
 - erf(t) = E sign(sqrt2 t + N) = 2 P(sqrt2 t + N > 0) - 1, N standard normal: a step of a noisy variable;
 - 1(V > 0) has the derivative delta(V): the density of V at 0 times a moment given V = 0.
 
@@ -26,7 +25,6 @@ from itertools import product
 from typing import Any, ClassVar, NamedTuple
 
 import sympy as sp
-from sympy.utilities.iterables import sift
 
 from tensorprog.gaussian.function import FunctionTerm
 
@@ -36,7 +34,6 @@ ZERO, ONE = sp.S.Zero, sp.S.One
 ROOT_2PI = sp.sqrt(2 * sp.pi)
 Terms = tuple[FunctionTerm, ...]
 NO_FUNCTION: Terms = (FunctionTerm(ONE, 0),)
-SIGNS, WAVES = ("step", "erf"), ("sin", "cos")
 
 
 class _Normal(sp.Function):  # type: ignore[misc]
@@ -91,7 +88,7 @@ class Phi(_Normal):
 
 
 class AffineFactor(NamedTuple):
-    """kind(a x + b), a factor of an expectation: of a kind of terms; of exp, a and b may be complex."""
+    """kind(a x + b), a factor of an expectation: of a kind of terms."""
 
     kind: str
     a: Any
@@ -233,10 +230,7 @@ def _groups(terms: Terms) -> list[tuple[AffineFactor, dict[int, Any]]]:
     for term in terms:
         a, b, c = term.scale, term.shift, term.coefficient
         parts: list[Any] = [(term.kind, a, b, c)]
-        if term.kind in WAVES:  # cos is the mean of two exponentials, sin their difference over 2i
-            other = c / 2 if term.kind == "cos" else c / (2 * sp.I)
-            parts = [("exp", sp.I * a, sp.I * b, other), ("exp", -sp.I * a, -sp.I * b, sp.conjugate(other))]
-        elif term.kind == "erf":
+        if term.kind == "erf":
             root = sp.sqrt(2)
             parts = [("one", ONE, ZERO, -c), ("step", root * a, root * b, ONE, 2 * c)]
         elif term.kind == "step" and sp.sympify(a).is_negative:  # 1(V > 0) = 1 - 1(-V > 0)
@@ -265,8 +259,6 @@ def pair_moment(f: Terms, g: Terms, law: Sequence[Any], most: float, one: bool) 
     """
     mx, my, vx, vy, c = law
     x, y = ZERO if mx == 0 else MX, ZERO if my == 0 else MY
-    if any(a.kind in WAVES and b.kind in SIGNS for one_way in ((f, g), (g, f)) for a in one_way[0] for b in one_way[1]):
-        return None
     if one:
         if not all(factor.kind != "step" or sp.sympify(factor.a).is_positive for factor, _ in _groups((*f, *g))):
             return None
@@ -303,7 +295,7 @@ def _moment(f: Terms, g: Terms, letters: tuple[Any, ...], one: bool = False) -> 
             total += sum(a * b * moments(p, q) for p, a in left.items() for q, b in right.items())
         except _Open:
             return None
-    return _tidy(_real(total) if total.has(sp.I) else total)
+    return _tidy(total)
 
 
 def _two_steps(law: SymbolicGaussian, first: AffineFactor, second: AffineFactor) -> Callable[[int], Any]:
@@ -312,17 +304,6 @@ def _two_steps(law: SymbolicGaussian, first: AffineFactor, second: AffineFactor)
     threshold = sp.Max(-first.b / first.a, -second.b / second.a)
     tail = Moments(own, NO_FACTOR, AffineFactor("step", ONE, -threshold))
     return lambda k: tail(0, k)
-
-
-def _real(total: Any) -> Any:
-    """A sum of conjugate parts, by cos and sin; what is imaginary cancels."""
-    found = ZERO
-    for term in sp.Add.make_args(sp.expand(total, power_base=False, power_exp=False, log=False)):
-        powers, rest = sift(sp.Mul.make_args(term), lambda factor: isinstance(factor, sp.exp), binary=True)
-        real, imaginary = sp.expand(sp.Add(*(power.args[0] for power in powers))).as_real_imag()
-        found += sp.Mul(*rest, sp.exp(real)) * (sp.cos(imaginary) + sp.I * sp.sin(imaginary))
-    apart = sp.Add.make_args(sp.expand(found, power_base=False, power_exp=False, log=False))
-    return sp.Add(*(term for term in apart if not term.has(sp.I)))
 
 
 def _tidy(formula: Any) -> Any:

@@ -77,7 +77,8 @@ class SymbolicExpansion(TermExpansion):
 
     def pieces(self, atom: Atom, params: Sequence[Any]) -> tuple[FunctionTerm, ...] | None:
         """A function of one argument as a sum of terms, if it is one and its pieces are certain to be in order."""
-        if atom.terms is None or (atom.name == "power" and whole_number(params[0]) is None):
+        waves = atom.name in ("sin", "cos")  # of which expectations stay
+        if atom.terms is None or waves or (atom.name == "power" and whole_number(params[0]) is None):
             return None
         kinks = atom.kinks(*params) if atom.kinks else ()
         if not all(sp.sympify(b - a).is_extended_nonnegative for a, b in pairwise(kinks)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -70,7 +70,7 @@ class NumericLaw(Marginals):
             raise fail("a law is made of a program", fix="P.limit()")
         self.netsor, self.grade, self.accuracy = netsor, grade, accuracy
         self.assumed = tuple(assumed)  # what is not shown of the program's functions, and the law rests on
-        self.budget, self._max_memory, self._seed = Budget(max_memory, self._watch), max_memory, seed
+        self.budget, self._max_memory, self._seed = Budget(max_memory), max_memory, seed
         with self.budget.within():
             self.recursion = NumericRecursion(netsor, expanded, max_memory // 12)
         self.compiled = self.recursion.netsor
@@ -84,11 +84,6 @@ class NumericLaw(Marginals):
         few = (name for name in (*self.outputs, *self.scores) if math.prod(known[name].shape) <= TOGETHER)
         self._together = frozenset(few)
         self.error = 0.0  # the largest error of the numbers given so far
-
-    @staticmethod
-    def _watch() -> AbstractContextManager[Any]:
-        """What goes on beside each question."""
-        return nullcontext()
 
     @property
     def outputs(self) -> tuple[str, ...]:

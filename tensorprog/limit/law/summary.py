@@ -10,35 +10,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.blocks import COLOURS, Block, Grid, badge, code, paragraph, strong
-from tensorprog.language.errors import TensorprogError
-from tensorprog.language.formats import label, law_number
 from tensorprog.language.ir import Dot, MatMul, Nonlin
-from tensorprog.language.schedule import steps, upstream
+from tensorprog.language.schedule import upstream
 from tensorprog.limit.law.law import NumericLaw
 
 __all__ = ["blocks_of", "converges", "explain"]
 
 Array = NDArray[Any]
 
-LISTED = 4  # members of a family with numbers
-SMALL = 64  # members of the largest family of vectors up to which moments come at once
-
 
 def blocks_of(law: NumericLaw) -> list[Block]:
-    """The law in short; nothing is computed that takes longer than showing it."""
-    netsor, quick = law.netsor, _quick(law)
-    rows = tuple(row for name in (*law.outputs, *law.scores) for row in _rows(law, name, quick))
+    """The law in short; nothing is computed for it."""
+    families = law.compiled.families
+    rows = tuple((code(n), f"{math.prod(families[n].shape):,}", _sort(law, n)) for n in (*law.outputs, *law.scores))
     grade = [" ", badge(law.grade)] if law.grade in COLOURS else []
-    header = ("variable", "members", "limit", "mean", "variance", "kurtosis")
-    foot = "In brackets: the error of the last digits."
-    if any("" in row[3:] for row in rows):
-        foot += " What is left out takes a computation: ask law.var, law.kurtosis, law.cov."
     return [
-        paragraph(strong(netsor.title or netsor.name), ": infinite-width limit", *grade),
+        paragraph(strong(law.netsor.title or law.netsor.name), ": infinite-width limit", *grade),
         paragraph(converges(law)),
         *(paragraph(text, label="claim") for text in law.assumed),
-        Grid(f"limit of {netsor.name}", header, rows, text_columns=(0, 1, 2)),
-        paragraph(foot, note=True),
+        Grid(f"limit of {law.netsor.name}", ("variable", "members", "limit"), rows, text_columns=(0, 1, 2)),
+        paragraph("For numbers ask law.mean, law.var, law.kurtosis, law.cov, or law.to_dataframe().", note=True),
     ]
 
 
@@ -56,36 +47,6 @@ def converges(law: NumericLaw) -> str:
         f"{start}, the scores {', '.join(law.scores)} converge in distribution to random limits, and {means} to "
         "expectations given these."
     )
-
-
-def _quick(law: NumericLaw) -> bool:
-    """Whether moments of Gaussian variables come at once: no recurrence, no draws, no large families."""
-    recursion, families = law.recursion, law.compiled.families.values()
-    sizes = (math.prod(family.shape) for family in families if family.kind == "vector")
-    return (
-        not recursion.layered
-        and recursion.replicates is None
-        and max(sizes, default=0) <= SMALL
-        and not any(step.fixed for step in steps(law.compiled))
-    )
-
-
-def _rows(law: NumericLaw, name: str, quick: bool) -> Iterator[tuple[str, ...]]:
-    """One row for each of the first members, or one for the family if there are no numbers."""
-    family = law.compiled.families[name]
-    about = f"{math.prod(family.shape):,}", _sort(law, name)
-    if not quick or (name in law.recursion.random and name not in law.recursion.scores):
-        yield code(label(name, ())), *about, "", "", ""
-        return
-    for index in family.members(LISTED):
-        member = label(name, index)
-        try:
-            asked = [ask(member, with_error=True) for ask in (law.mean, law.var, law.kurtosis)]
-        except TensorprogError:
-            asked = []
-        numbers = [law_number(*pair) for pair in asked] or [""] * 3
-        yield code(member), *about, *numbers
-        about = ("", "")
 
 
 def _sort(law: NumericLaw, name: str) -> str:
