@@ -17,7 +17,7 @@ AS_TORCH = (  # what torch itself writes out well
     *("float_power", "frobenius_norm", "ger", "glu", "gru_cell", "hardtanh", "inner", "linalg_matmul"),
     *("linalg_multi_dot", "linalg_norm", "linalg_vecdot", "linalg_vector_norm", "lstm_cell", "masked_fill", "mish"),
     *("norm", "outer", "pixel_shuffle", "pixel_unshuffle", "relu6", "repeat", "rnn_relu_cell", "rnn_tanh_cell", "roll"),
-    *("rsub", "t", "take_along_dim", "tensordot", "tile", "tril", "triu", "unbind"),
+    *("rsub", "t", "tensordot", "tile", "tril", "triu", "unbind"),
 )
 
 
@@ -195,31 +195,6 @@ def _masked(x: Any, given: Sequence[Any], value: Any, *_: Any) -> Any:
     return torch.where(given[0].reshape(*given[0].shape, *[1] * (x.dim() - given[0].dim())), value.reshape(()), x)
 
 
-def _at(ids: Any, size: int, like: Any) -> Any:
-    """Ones where an index is 0, 1, .., on an axis of their own at the front."""
-    return (ids.unsqueeze(0) == torch.arange(size).reshape(-1, *[1] * ids.dim())).to(like.dtype)
-
-
-def _gathered(x: Any, dim: int, ids: Any, **_: Any) -> Any:
-    """Entries of an axis by fixed places, which may differ along other axes."""
-    moved = x.transpose(0, dim).unsqueeze(1)
-    return (_at(ids.transpose(0, dim), x.shape[dim], x) * moved).sum(0).transpose(0, dim)
-
-
-def _scattered(x: Any, dim: int, ids: Any, given: Any, **_: Any) -> Any:
-    """Entries added to those of an axis at fixed places."""
-    ids = ids if ids.dim() == given.dim() else ids.reshape([-1 if k == dim % x.dim() else 1 for k in range(x.dim())])
-    moved = (_at(ids.transpose(0, dim), x.shape[dim], given) * given.transpose(0, dim).unsqueeze(0)).sum(1)
-    return x + moved.transpose(0, dim)
-
-
-def _windows(x: Any, dim: int, size: int, step: int) -> Any:
-    """Windows of an axis, which become a last one."""
-    dim = dim % x.dim()
-    starts = range(0, x.shape[dim] - size + 1, step)
-    return torch.cat([x.narrow(dim, start, size).unsqueeze(dim).movedim(dim + 1, -1) for start in starts], dim)
-
-
 def _in_groups(kind: Callable[..., Any]) -> Callable[..., Any]:
     """Convolutions of several groups of channels, side by side; of one channel each they have a rule."""
 
@@ -291,9 +266,7 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.log2.default: lambda x: x.log() / math.log(2),
         aten.log10.default: lambda x: x.log() / math.log(10),
         aten.erfc.default: lambda x: 1 - torch.erf(x),
-        aten.rrelu.default: lambda x, low=1 / 8, high=1 / 3, *_: torch.nn.functional.leaky_relu(x, (low + high) / 2),
         aten.exp2.default: lambda x: (x * math.log(2)).exp(),
-        aten.celu.default: lambda x, alpha=1.0: alpha * torch.nn.functional.elu(x / alpha),
         aten.log_softmax.int: lambda x, dim, dtype=None: x - x.logsumexp(dim, keepdim=True),
         aten.pad.default: _padded,
         aten.constant_pad_nd.default: lambda x, pad, value=0: _padded(x, pad, "constant", value),
@@ -303,11 +276,6 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.cosine_similarity.default: lambda x, y, dim=1, eps=1e-8: (
             torch.nn.functional.normalize(x, dim=dim, eps=eps) * torch.nn.functional.normalize(y, dim=dim, eps=eps)
         ).sum(dim),
-        aten.cdist.default: lambda x, y, p=2.0, *_: (x.unsqueeze(-2) - y.unsqueeze(-3)).norm(p, -1),
-        aten.gather.default: _gathered,
-        aten.scatter_add.default: _scattered,
-        aten.index_add.default: _scattered,
-        aten.unfold.default: _windows,
         aten.conv1d.default: _in_groups(torch.conv1d),
         aten.conv2d.default: _in_groups(torch.conv2d),
         aten.flip.default: _flipped,
@@ -334,11 +302,6 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.repeat_interleave.self_int: _repeated,
         aten.hardswish.default: lambda x: x * torch.clamp(x / 6 + 0.5, 0, 1),
         aten.threshold.default: _threshold,
-        aten.cosh.default: lambda x: (x.exp() + (-x).exp()) * 0.5,
-        aten.sinh.default: lambda x: (x.exp() - (-x).exp()) * 0.5,
-        aten.sinc.default: lambda x: (x * math.pi).sin() / (x * math.pi),
-        aten.asinh.default: lambda x: (x + (x * x + 1).sqrt()).log(),
-        aten.special_ndtr.default: lambda x: (x * 0.5**0.5).erf() * 0.5 + 0.5,
         aten.sgn.default: torch.sign,
         aten.fmax.default: torch.maximum,
         aten.fmin.default: torch.minimum,

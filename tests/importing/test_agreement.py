@@ -177,14 +177,13 @@ RIGHT: dict[str, Act] = {
         *(torch.logical_and(q > -1, k < 1) * v, (q > 0) & torch.eye(3)[0].bool()[:, None], torch.where(q > 0, 1.0, v)),
     ),
     "smooth functions": lambda net, q, k, v: functions(
-        *(nn.functional.celu(q, 2.0), q.cosh(), q.sinh(), q.sinc(), nn.functional.tanhshrink(q), q.asinh()),
+        *(nn.functional.tanhshrink(q), nn.functional.softshrink(q), nn.functional.mish(q)),
     ),
     "powers and others": lambda net, q, k, v: functions(
         *(
             q.exp2(),
             (1 + q * q).log2(),
             q.erfc(),
-            torch.special.ndtr(q),
             torch.lerp(q, k, 0.3),
             q.addcdiv(k, 1 + v * v),
         ),

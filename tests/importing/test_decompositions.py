@@ -32,19 +32,11 @@ SAME: dict[str, Callable[[Any, Any], Any]] = {  # of two tensors (2, 3, 4)
     "between": lambda x, y: torch.lerp(x, y, 0.3) + torch.lerp(x, y, y.sigmoid()),
     "added": lambda x, y: torch.addcmul(x, y, y, value=0.5) + torch.addcdiv(x, y, y.exp()),
     "functions": lambda x, y: torch.logaddexp(x, y) + x.exp2() + y.erfc() + y.exp().log2() + y.exp().log10(),
-    "activations": lambda x, y: F.celu(x, 2.0) + F.rrelu(y, 0.1, 0.3) + F.rrelu(x),
-    "distances": lambda x, y: torch.cdist(x, y) + F.cosine_similarity(x[:, :, None], y[:, None], dim=-1),
+    "angles": lambda x, y: F.cosine_similarity(x[:, :, None], y[:, None], dim=-1),
     "instances": lambda x, y: F.instance_norm(x),
     "entries by lists": lambda x, y: x[:, PLACES.view(2, 2)].sum() + x[torch.tensor([[1], [0]]), PLACES] @ y[0].T,
     "the diagonal": lambda x, y: x[..., torch.arange(3), torch.arange(3)],
-    "gathered": lambda x, y: (
-        x.gather(1, PLACES.view(1, 4, 1).expand(2, 4, 4)) + x.take_along_dim(PLACES.view(1, 4, 1), -2)
-    ),
-    "added at places": lambda x, y: (
-        x.index_add(-2, PLACES[:3], y) + x.scatter_add(1, PLACES[:3, None].expand(2, 3, 4), y)
-    ),
     "masked": lambda x, y: changed(x),
-    "windows": lambda x, y: x.unfold(-1, 2, 1) @ y.unfold(2, 2, 2).mean(1, keepdim=True),
     "side by side": lambda x, y: torch.hstack([x, y]) + torch.vstack([x, y])[:2].tile(1, 2, 1),
     "convolutions in groups": lambda x, y: (
         CONV(x.transpose(1, 2)).sum() + IMAGE(y.transpose(1, 2)[None, 0, :, :, None])
