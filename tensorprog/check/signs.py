@@ -163,11 +163,6 @@ def coordinatewise(structure: Structure, zeros: Collection[int] = ()) -> dict[in
     return {dot: operands for dot, operands in found.items() if operands and _centred(structure, dot, operands)}
 
 
-def _weight(structure: Structure, operand: Operand) -> str:
-    """The weight that makes an operand; none if no MatMul does."""
-    return operand.statement.weight.name if isinstance(operand.statement, MatMul) else ""
-
-
 def _behind(structure: Structure, dot: int) -> tuple[Operand, ...]:
     """The MatMuls whose outputs the operands of a score are functions of; none where that is not known."""
     netsor, found, numbers = structure.netsor, list[Operand](), count()
@@ -222,7 +217,8 @@ def _centred(structure: Structure, dot: int, operands: Collection[Operand]) -> b
     statement = structure.netsor.body[dot]
     assert isinstance(statement, Dot)
     body = [structure.netsor.body[p] for p in sorted(structure.ancestors(dot))]
-    sides = [dict.fromkeys(_weight(structure, o) for o in operands if o.side == side) for side in SIDES]
+    made = [(o.side, structure.product(o.definer).weight.name) for o in operands]
+    sides = [dict.fromkeys(name for where, name in made if where == side) for side in SIDES]
     for seeds in (*sides, *([name] for side in sides for name in side)):
         if seeds and all(_read_by_dots(structure, name) for name in seeds):
             found = signs(body, list(seeds), given=True)

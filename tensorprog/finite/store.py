@@ -60,7 +60,7 @@ class Store:
 
     def __enter__(self) -> Store:
         with writing(self.folder, FIX):
-            if self.known() and self._complete():
+            if self.known() and self.done.all() and all(self._rows(n) >= self.samples for n in self.job.shapes):
                 return self
             with ExitStack() as held:
                 held.enter_context(locked(self.folder))
@@ -140,9 +140,6 @@ class Store:
             os.fsync(self._files[""].fileno())
             self._pending.clear()
         self._next_sync = time.monotonic() + SYNC_SECONDS
-
-    def _complete(self) -> bool:
-        return bool(self.done.all()) and all(self._rows(name) >= self.samples for name in self.job.shapes)
 
     def _begin(self, held: ExitStack) -> None:
         if not self.known():

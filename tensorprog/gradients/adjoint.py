@@ -24,6 +24,7 @@ from functools import reduce
 from typing import Literal
 
 from tensorprog.gradients.derivatives import divided, pulled_back, root_of, simplified, times
+from tensorprog.language.averages import unused
 from tensorprog.language.errors import fail
 from tensorprog.language.expr import (
     Affine,
@@ -170,13 +171,7 @@ class Backward:
 
     def unique(self, name: str) -> str:
         """A name that is not taken, this one if possible."""
-        number = 1
-        found = name
-        while found in self.names:
-            number += 1
-            found = f"{name}{number}"
-        self.names.add(found)
-        return found
+        return unused(name, self.names)
 
     def index(self, span: Range, like: str, avoid: Collection[str] = (), boundary: str | None = None) -> str:
         """A declared index with this range, and boundary if it matters; `like` if it is one."""

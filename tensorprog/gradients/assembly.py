@@ -99,7 +99,8 @@ def _with_sizes(netsor: Netsor) -> Netsor:
     texts = [index.text for index in netsor.indices] + [text for _, _, text in netsor.widths]
     texts += [text for name, text in netsor.written if name in dict(netsor.fixed_widths)]
     for statement in netsor.body:
-        texts += [slot.text for part in statement_parts(statement) for slot in _slots(part)]
+        nodes = (node for part in statement_parts(statement) for node in walk(part))
+        texts += [slot.text for node in nodes if isinstance(node, Constant | Variable) for slot in node.slots]
     sizes = set(re.findall(r"[^\W\d]\w*", " ".join(texts))) & {
         name for name, value in netsor.scalars.items() if value is not None
     }
@@ -118,7 +119,7 @@ def _with_sizes(netsor: Netsor) -> Netsor:
             assert value is not None
             return Number(value)
         if isinstance(node, Constant | Variable):
-            return type(node)(node.name, _plain(node.slots))
+            return type(node)(node.name, tuple(Affine(slot.terms, slot.offset) for slot in node.slots))
         return None
 
     parts: dict[str, Any] = {
@@ -133,14 +134,6 @@ def _with_sizes(netsor: Netsor) -> Netsor:
         "body": tuple(mapped(statement, put) for statement in netsor.body),
     }
     return Netsor(**{**netsor.parts, **parts})
-
-
-def _slots(expr: Expr) -> list[Affine]:
-    return [slot for node in walk(expr) if isinstance(node, Constant | Variable) for slot in node.slots]
-
-
-def _plain(slots: Sequence[Affine]) -> tuple[Affine, ...]:
-    return tuple(Affine(slot.terms, slot.offset) for slot in slots)
 
 
 def _multiple(ratio: Fraction) -> str:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from tensorprog.gradients.derivatives import pulled_back, simplified, times
+from tensorprog.language.averages import unused
 from tensorprog.language.expr import (
     COMPARISONS,
     LOGICAL,
@@ -88,10 +89,7 @@ class Tangents:
         return Netsor(**parts)
 
     def _unique(self, name: str) -> str:
-        while name in self.names:
-            name += "2"
-        self.names.add(name)
-        return name
+        return unused(name, self.names)
 
     def _direction(self, name: str) -> str:
         """A second weight, or a second family of initial vectors without their mean, with the same law."""
@@ -219,12 +217,12 @@ class Tangents:
             return times(node, Call("subtract", (tangent, total)))
 
         def weighted(node: Reduction, tangent: Expr) -> Expr:
-            inner, outer = self._apart(node)
+            outer = substitute(node, {name: Affine.index(self._second(name, node)) for name in node.indices})
             if node.reducer == "max":
                 chosen: Expr = Call("where", (Call("equal", (node.arg, outer)), tangent, Number(0)))
             else:
                 chosen = times(Call("exp", (Call("subtract", (node.arg, outer)),)), tangent)
-            return Reduction("sum", inner, chosen)
+            return Reduction("sum", node.indices, chosen)
 
         rules: dict[str, Callable[..., Expr]] = {
             "sum": linear,
@@ -234,11 +232,6 @@ class Tangents:
             "logsumexp": weighted,
         }
         return fold(expr, rules, leaf, applied)
-
-    def _apart(self, node: Reduction) -> tuple[tuple[str, ...], Expr]:
-        """The indices of a reduction, and the reduction over others."""
-        other = {name: Affine.index(self._second(name, node)) for name in node.indices}
-        return node.indices, substitute(node, other)
 
     def _second(self, name: str, node: Expr) -> str:
         """An index with the range of another that does not occur beside it."""

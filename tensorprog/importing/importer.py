@@ -52,7 +52,9 @@ def translated(
 
 def _read(captured: Captured, decisions: Decisions, at: int | None, exact: bool) -> tuple[Sketch, Traced]:
     sketch = Sketch(captured, decisions, at, exact)
-    tensors: dict[str, object] = {name: _known(pair) for name, pair in captured.known.items()}
+    tensors: dict[str, object] = {
+        name: FixedTensor(pair) if hasattr(pair[0], "shape") else pair[0] for name, pair in captured.known.items()
+    }
     tensors |= {node: sketch.parameter(captured.copies.get(node, node)) for node in captured.parameters}
     if captured.copies:
         sketch.note(
@@ -126,10 +128,6 @@ def _leaves(operation: Operation, places: Mapping[str, str], blocks: Collection[
     return bool(own) and any(block(places.get(user, "")) != own for user in operation.users)
 
 
-def _known(pair: tuple[object, object]) -> object:
-    return FixedTensor(pair) if hasattr(pair[0], "shape") else pair[0]
-
-
 def imported_program(
     make: Callable[[int], Any], inputs: Any, widths: Sequence[int], at: int | None, name: str, check: bool = True
 ) -> Program:
@@ -182,6 +180,7 @@ def _made(
         sketch.note("layers are written out one by one: they are alike, but no family of the language")
     netsor, names = named(sketch, result, _name(name or captured.module), f"{captured.module} at initialisation")
     at_n = f"; variances as they are at n = {at}." if at else "."
+    told = (line for note in sketch.notes for line in textwrap.wrap(f"{note[0].upper()}{note[1:]}.", 110))
     head = [f"Imported from the torch module {captured.module} at widths {one} and {other}{at_n}"]
     text, arrays = pack(netsor)
     program = Program.from_netsor(netsor)
@@ -191,7 +190,7 @@ def _made(
         at,
         tuple(_fates(captured, sketch, names)),
         tuple(sketch.notes),
-        "".join(f"# {comment}\n" for comment in (*head, *_wrapped(sketch.notes))) + text,
+        "".join(f"# {comment}\n" for comment in (*head, *told)) + text,
         {key.removeprefix(FOLDER): array for key, array in arrays.items()},
         value.power,
         _layout(value),
@@ -211,10 +210,6 @@ def _two(widths: Sequence[int]) -> tuple[int, int]:
 def _name(text: str) -> str:
     name = re.sub(r"\W+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])", "_", text)).strip("_").lower()
     return name if name and not name[0].isdigit() else f"module_{name}".rstrip("_")
-
-
-def _wrapped(notes: Sequence[str]) -> list[str]:
-    return [line for note in notes for line in textwrap.wrap(f"{note[0].upper()}{note[1:]}.", 110)]
 
 
 def _fates(captured: Captured, sketch: Sketch, names: Mapping[str, str]) -> list[Fate]:

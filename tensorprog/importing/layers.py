@@ -164,17 +164,10 @@ def _collapsed(sketch: Sketch, value: Traced, atoms: Sequence[AxisPart], axes: A
 
 
 def _quotient(left: Expr, right: Expr) -> Expr:
-    if isinstance(right, Number):
-        return (
-            scaled(left, 1 / right.value)
-            if not _short(right.value) or isinstance(left, Number)
-            else (left if right.value == 1 else call("divide", left, right))
-        )
+    short = isinstance(right, Number) and float(right.value).is_integer() and abs(right.value) < 1e6
+    if isinstance(right, Number) and (right.value == 1 or not short or isinstance(left, Number)):
+        return scaled(left, 1 / right.value)
     return call("divide", left, right)
-
-
-def _short(value: float) -> bool:
-    return float(value).is_integer() and abs(value) < 1e6
 
 
 def added(sketch: Sketch, left: Operand, right: Operand, factor: float = 1.0) -> Traced:

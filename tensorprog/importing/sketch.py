@@ -531,12 +531,9 @@ class Sketch:
                 second.update(slots)
                 a[:0], b[:0] = [x], list(parts)
         final = {atom.name: atom.slot for atom in found}
-        return tuple(found), first, {name: slot.at(final) for name, slot in self._closed(second).items()}
-
-    @staticmethod
-    def _closed(slots: dict[str, Affine]) -> dict[str, Affine]:
-        """Forms in which indices that were replaced later are replaced too."""
-        return {name: slot.at({k: v for k, v in slots.items() if k != name}) for name, slot in slots.items()}
+        # forms in which indices that were replaced later are replaced too
+        closed = {name: slot.at({k: v for k, v in second.items() if k != name}) for name, slot in second.items()}
+        return tuple(found), first, {name: slot.at(final) for name, slot in closed.items()}
 
     # -- numbers ------------------------------------------------------------------------------------------------
 

@@ -126,8 +126,8 @@ def cut(sketch: Sketch, call: TracedCall) -> Result:
     sizes = sizes_of(value.axes[dim])
     begin = call.pair(2, "start", 0)
     steps = call.plain(4, "step", 1) if call.operation.kind == "slice" else 1
-    starts = tuple(_within(s, size) for s, size in zip(begin, sizes, strict=True))
-    return sliced(sketch, value, dim, (starts[0], starts[1]), (call.shapes[0][dim], call.shapes[1][dim]), steps)
+    one, other = (slice(start, None).indices(size)[0] for start, size in zip(begin, sizes, strict=True))
+    return sliced(sketch, value, dim, (one, other), (call.shapes[0][dim], call.shapes[1][dim]), steps)
 
 
 @rule("index", "index_select")
@@ -160,10 +160,6 @@ def picked(sketch: Sketch, call: TracedCall) -> Result:
         parts = [sliced(sketch, value, dim, (r[0],) * 2, (len(r),) * 2, r[1] - r[0] if len(r) > 1 else 1) for r in runs]
         value = parts[0] if len(parts) == 1 else join(sketch, parts, dim, f"{call.name}.{dim}")
     return value
-
-
-def _within(place: int | None, size: int) -> int:
-    return 0 if place is None else min(place + size if place < 0 else place, size)
 
 
 def sliced(

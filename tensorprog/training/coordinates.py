@@ -431,17 +431,14 @@ def _part(
             found += [_of_output(what, numbers, name, t, drawn, both) for name in question.outputs]
             rows.append((np.array([value for value, _ in found]), np.array([error for _, error in found])))
         columns[what], dims[what] = rows, ("step", "family")
+    about = {name: {"long_name": SIZES[name][0] if name in SIZES else name, "units": "1"} for name in columns}
     data = {
-        name + end: (dims[name], np.array([row[side] for row in rows]), _about(name))
+        name + end: (dims[name], np.array([row[side] for row in rows]), about[name])
         for name, rows in columns.items()
         for side, end in enumerate(ends)
     }
     coordinates = {"step": list(steps), "family": [*families, *question.outputs]}
     return need_package("xarray", "coordinate checks", "sweep").Dataset(data, coordinates)
-
-
-def _about(name: str) -> dict[str, str]:
-    return {"long_name": SIZES[name][0] if name in SIZES else name, "units": "1"}
 
 
 def _of_output(

@@ -314,8 +314,4 @@ def _tidy(formula: Any) -> Any:
     functions = sorted(formula.atoms(sp.Function), key=sp.default_sort_key)
     roots = [power for power in formula.atoms(sp.Pow) if power.exp.is_Rational and not power.exp.is_Integer]
     over = [part for part in (*functions, *sorted(roots, key=sp.default_sort_key)) if not part.is_number]
-    return sp.collect(formula, over, _shortest)
-
-
-def _shortest(coefficient: Any) -> Any:
-    return min((sp.expand(coefficient), sp.factor(coefficient)), key=sp.count_ops)
+    return sp.collect(formula, over, lambda part: min((sp.expand(part), sp.factor(part)), key=sp.count_ops))
