@@ -184,6 +184,12 @@ def test_many_heads_of_finite_width_add_up() -> None:
     assert abs(excess - (kurtosis[0][0] - 3)) <= error + kurtosis[0][1] < 0.2
 
 
+@SLOW
+def test_heads_that_read_the_same_covariances_leave_room_for_draws() -> None:
+    two, many = (tp.load("deep_attention", H=heads).limit().var("y[0]", with_error=True) for heads in (2, 2000))
+    assert abs(two[0] - many[0]) <= two[1] + many[1] < 0.03 * two[0]
+
+
 @pytest.mark.parametrize(
     ("change", "index", "message"),
     [

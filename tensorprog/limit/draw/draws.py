@@ -17,7 +17,7 @@ from tensorprog.language.evaluate import (
     align,
     broadcast,
 )
-from tensorprog.language.expr import variables
+from tensorprog.language.expr import Variable, indices_of, variables
 from tensorprog.language.ir import Dot, MatMul
 from tensorprog.language.memory import amount
 from tensorprog.language.schedule import upstream
@@ -96,17 +96,36 @@ class Draws:
                 members = math.prod(stop - start for start, stop in box)
                 (sizes if self._is_vector(name) else scalars).append(members ** (1 + self._is_vector(name)))
                 passed += sizes[-1] if self._is_vector(name) and name != self.passing else 0
-        products = {(s.weight.name, s.target.name) for s in self.netsor.body
-                    if isinstance(s, MatMul) and s.vector.name in random}  # fmt: skip
-        for weight in {weight for weight, _ in products}:
+        products = [s for s in self.netsor.body if isinstance(s, MatMul) and s.vector.name in random]
+        for weight in {s.weight.name for s in products}:
+            own = [s for s in products if s.weight.name == weight]
             members = max(1, math.prod(families[weight].shape))  # whose products depend on each other
-            size = sum(math.prod(families[name].shape) for other, name in products if other == weight)
-            sizes += [(size // members) ** 2] * members
-            passed += sum(sizes[-members:])
+            size = sum(math.prod(families[name].shape) for name in {s.target.name for s in own}) // members
+            made = [size**2] * self._kinds(weight, own)
+            sizes += made
+            passed += sum(made)
         outputs = sum(math.prod(families[name].shape) ** 2 for name in self.netsor.outputs)
         largest = max(outputs, *sizes, *(count**2 for count in self._jointly), OF_SCORES * max(scalars) // ARRAYS)
         kept = sum(sizes) - passed if self.passing else max(sum(sizes), outputs)
         return max(self.dim, kept + sum(scalars)), largest
+
+    def _kinds(self, weight: str, products: Sequence[MatMul]) -> int:
+        """Members of a weight whose products have covariances of their own: those of other members are like one."""
+        declared, ranges = self.netsor.weight[weight], self.netsor.ranges
+        told = {k for k, index in enumerate(declared.indices) if index in indices_of(declared.variance, ranges)}
+        for s in products:
+            indices = self._tells(s.vector)
+            told |= {k for k, slot in enumerate(s.weight.slots) if indices & {*slot.indices}}
+        return math.prod(self.netsor.families[weight].shape[k] for k in told)
+
+    def _tells(self, vector: Variable, before: frozenset[str] = frozenset()) -> set[str]:
+        """Indices on which covariances of a vector depend: of products, those of what they multiply."""
+        made = [self.netsor.body[position] for position in self.netsor.families[vector.name].statements]
+        if len(made) == 1 and isinstance(made[0], MatMul) and vector.name not in before:
+            inner = self._tells(made[0].vector, before | {vector.name})
+            slots = zip(vector.slots, made[0].target.slots, strict=True)
+            return {name for slot, own in slots if inner & {*own.indices} for name in slot.indices}
+        return {name for slot in vector.slots for name in slot.indices}
 
     @cached_property
     def _jointly(self) -> list[int]:
