@@ -73,7 +73,7 @@ def timed(call: Callable[[], object]) -> Took:
 
 def _start(fast: bool) -> None:
     os.environ["TENSORPROG_FAST"] = "1" if fast else "0"
-    drawing.prepare(1e15)  # long runs start numba on their own; here it is started before anything is measured
+    drawing.COMPILED.prepare(1e15)  # long runs start numba on their own; here it is started before anything is measured
 
 
 def _run(setting: Setting, networks: int, method: str, threads: int, seed: int) -> Took:

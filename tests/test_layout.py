@@ -21,6 +21,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # packages, of `limit` its rooms, and what stands alone: each imports from those above, or from itself
 ORDER = """
     version
+    fast
     blocks
     language
     check gaussian

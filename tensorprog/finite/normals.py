@@ -1,66 +1,34 @@
 """Random numbers: normals and chi variables, and fresh Gaussian vectors of them as a plan says.
 
-numpy draws, or a compiled loop draws the same normals where that pays.  The extra `fast` brings numba.  It takes a
-moment to start, so a run first says how many numbers it will draw (`prepare`); only a long run starts it.  Whatever
-is missing or fails, numpy draws, and since both give the same bits no result depends on which it was.
-TENSORPROG_FAST=0 in the environment switches numba off.
+numpy draws, or a compiled loop draws the same normals where that pays; a run first says how many numbers it will draw.
+Since both give the same bits no result depends on which it was.
 """
 
 from __future__ import annotations
 
 import ctypes
 import math
-import os
 from collections.abc import Mapping, Sequence
-from threading import Lock
 from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorprog.fast import Compiled
 from tensorprog.finite.vectors import Recipe
 
-__all__ = ["chi", "engine", "gaussian_vectors", "prepare", "standard_normal"]
+__all__ = ["COMPILED", "chi", "engine", "gaussian_vectors", "standard_normal"]
 
 Array = NDArray[Any]
-# Starting numba takes 0.3 to 0.5 s, and 1.5 s more when it has to compile, once per machine and release.  A normal
-# then takes 1.6 ns instead of 7.5.
-MANY = 100_000_000
 CHECKED = 1 << 18  # normals compared with numpy's before use: about 70 of them come from the tail
 
 _Four = ctypes.c_uint64 * 4
-_kernels: ModuleType | None = None
-_tried = False
-_lock = Lock()
 
 
 def engine() -> Literal["numba", "numpy"]:
     """What draws from SFC64 generators now."""
-    return "numpy" if _kernels is None else "numba"
-
-
-def prepare(normals: float) -> None:
-    """Start numba if this process is to draw so many numbers, in one thread, that it pays.
-
-    Raises    nothing: numpy draws where numba is missing, switched off, fails to compile or gives other bits
-    """
-    global _kernels, _tried
-    if normals < MANY or _tried or os.environ.get("TENSORPROG_FAST") == "0":
-        return
-    with _lock:
-        if not _tried:
-            _kernels = _load()
-            _tried = True
-
-
-def _load() -> ModuleType | None:
-    try:
-        from tensorprog.finite import kernels
-
-        return kernels if _agrees(kernels) else None
-    except Exception:  # no numba, none for this numpy, no place for compiled code, a warning made an error, ..
-        return None
+    return "numpy" if COMPILED.module is None else "numba"
 
 
 def _agrees(kernels: ModuleType) -> bool:
@@ -76,6 +44,9 @@ def _agrees(kernels: ModuleType) -> bool:
     return np.array_equal(normals, theirs.standard_normal(CHECKED))
 
 
+COMPILED = Compiled("tensorprog.finite.kernels", 100_000_000, _agrees)  # normals, of 1.6 ns instead of 7.5
+
+
 def _state(bits: Any) -> NDArray[np.uint64]:
     numbers: Any = _Four.from_address(bits.ctypes.state_address)
     return np.frombuffer(numbers, np.uint64)
@@ -88,11 +59,12 @@ def standard_normal(generator: np.random.Generator, out: Array) -> None:
     """
     whole = out if out.flags.c_contiguous else np.empty(out.shape, out.dtype)
     fits = type(generator.bit_generator) is np.random.SFC64 and whole.dtype == np.float64 and whole.flags.carray
-    if _kernels is None or not fits:
+    kernels = COMPILED.module
+    if kernels is None or not fits:
         generator.standard_normal(out=whole, dtype=out.dtype)
     else:
         with generator.bit_generator.lock:
-            _kernels.fill_normals(_state(generator.bit_generator), whole.reshape(-1))
+            kernels.fill_normals(_state(generator.bit_generator), whole.reshape(-1))
     if whole is not out:
         out[...] = whole
 

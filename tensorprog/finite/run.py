@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.finite.block import draw_blocks
-from tensorprog.finite.normals import prepare
+from tensorprog.finite.normals import COMPILED
 from tensorprog.finite.plan import Job, make_job
 from tensorprog.finite.store import Store
 from tensorprog.language.atoms.declared import declared_function, install
@@ -258,7 +258,7 @@ def opened(packed: bytes) -> Job:
         except Exception as error:  # of many kinds: modules that are missing or other ones
             raise _not_sent(name, str(error)) from error
     job: Job = pickle.loads(written)
-    prepare(normals)
+    COMPILED.prepare(normals)
     return job
 
 
@@ -302,7 +302,7 @@ def _execute(
     numbers, executor = iter(blocks), resources.executor
     tasks = iter(lambda: list(islice(numbers, way.size)), [])
     if resources.inside:
-        prepare(normals)
+        COMPILED.prepare(normals)
     if executor is None and way.workers == 1:
         for task in tasks:
             yield task, draw_blocks(job, task)

@@ -11,36 +11,18 @@ from typing import Any
 
 import numpy as np
 from numba import njit, types
-from numba.extending import register_jitable
+from numba.extending import overload, register_jitable
 
-from tensorprog.gaussian.steps import (
-    ANGLE,
-    COSINE,
-    INVERSE,
-    LINEAR,
-    ONE,
-    OUTER,
-    PRODUCT,
-    RAMP,
-    STEEP,
-    STEEPEST,
-    TURN,
-    ZERO,
-    bounded_cosine,
-    cosine,
-    ramp,
-    steep_angle,
-    turn,
-    two_product,
-)  # fmt: skip
+from tensorprog.gaussian import steps
+from tensorprog.gaussian.steps import ONE, STEEPEST, ZERO, Kind
 
 __all__ = ["sums", "walk"]
 
 OPTIONS = {"nogil": True, "error_model": "numpy"}
 NUMBER = types.float64
 TILE = types.Array(NUMBER, 2, "C", readonly=True)
-OUT = types.Array(NUMBER, 2, "C")
-SIDES, GIVEN = types.Array(NUMBER, 3, "C"), types.Array(NUMBER, 3, "C", readonly=True)
+OUT, PART = types.Array(NUMBER, 2, "C"), types.Array(NUMBER, 2, "A")
+SIDES, GIVEN = types.Array(NUMBER, 3, "C"), types.Array(NUMBER, 3, "A", readonly=True)
 KINDS, NUMBERS = types.Array(types.int64, 2, "C"), types.Array(NUMBER, 1, "C")
 PLACES = types.Array(types.int64, 1, "C", readonly=True)
 WIDE = 512  # numbers of a row at once, for which the cache has room
@@ -52,8 +34,7 @@ P0, P1, P2, P3, P4, P5 = P
 Q0, Q1, Q2, Q3 = Q
 
 
-@njit(**OPTIONS)
-def _asin(r: float) -> float:
+def _asin(r: Any) -> Any:
     """asin r to two units of rounding: beyond 1/2 it is pi / 2 - 2 asin sqrt((1 - r) / 2)."""
     size = abs(r)
     far = size > 0.5
@@ -65,7 +46,10 @@ def _asin(r: float) -> float:
     return -angle if r < 0.0 else angle
 
 
-for formula in (bounded_cosine, cosine, ramp, steep_angle, turn, two_product):
+overload(steps.arcsine, jit_options={"error_model": "numpy"}, strict=False)(lambda r: _asin)
+for formula in (
+    steps.bounded_cosine, steps.cosine, steps.ramp, steps.steep_angle, steps.turn, steps.two_product,
+):  # fmt: skip
     register_jitable(error_model="numpy")(formula)
 
 
@@ -80,12 +64,12 @@ def _along(sides: Any, at: int, row: int, start: int, room: Any) -> Any:
 
 
 @njit(
-    types.void(KINDS, NUMBERS, types.int64, SIDES, SIDES, PLACES, PLACES, GIVEN, types.int64, OUT),
+    types.void(KINDS, NUMBERS, types.int64, SIDES, SIDES, PLACES, PLACES, GIVEN, PART),
     cache=True,
     **OPTIONS,
 )
 def walk(
-    kinds: Any, numbers: Any, result: int, left: Any, right: Any, first: Any, second: Any, given: Any, start: int,
+    kinds: Any, numbers: Any, result: int, left: Any, right: Any, first: Any, second: Any, given: Any,
     out: Any,
 ) -> None:  # fmt: skip
     """All steps (`steps`) for one row after the other, of the numbers of X and Y that `first` and `second` name."""
@@ -94,7 +78,7 @@ def walk(
     rows[ZERO], rows[ONE] = 0.0, 1.0
     for i in range(out.shape[0]):
         for begin in range(0, out.shape[1], most):
-            m, at = min(most, out.shape[1] - begin), start + begin
+            m = min(most, out.shape[1] - begin)
             for n in range(len(kinds)):
                 kind, number = kinds[n, 0], numbers[n]
                 total, x, y, found = (
@@ -104,46 +88,46 @@ def walk(
                     rows[n + 2, :m],
                 )
                 p = q = p2 = q2 = x
-                if kind >= OUTER:
-                    p = _along(left, kinds[n, 4], first[i], at, sides[0, :m])
-                    q = _along(right, kinds[n, 4], second[i], at, sides[1, :m])
-                if kind >= STEEP:
-                    p2 = _along(left, kinds[n, 4] + 1, first[i], at, sides[2, :m])
-                    q2 = _along(right, kinds[n, 4] + 1, second[i], at, sides[3, :m])
-                if kind == LINEAR:
+                if kind >= Kind.OUTER:
+                    p = _along(left, kinds[n, 4], first[i], begin, sides[0, :m])
+                    q = _along(right, kinds[n, 4], second[i], begin, sides[1, :m])
+                if kind >= Kind.STEEP:
+                    p2 = _along(left, kinds[n, 4] + 1, first[i], begin, sides[2, :m])
+                    q2 = _along(right, kinds[n, 4] + 1, second[i], begin, sides[3, :m])
+                if kind == Kind.LINEAR:
                     for j in range(m):
                         found[j] = total[j] + number * x[j]
-                elif kind == PRODUCT:
+                elif kind == Kind.PRODUCT:
                     for j in range(m):
                         found[j] = total[j] + number * (x[j] * y[j])
-                elif kind == OUTER:
+                elif kind == Kind.OUTER:
                     for j in range(m):
                         found[j] = total[j] + number * (x[j] * (p[j] * q[j]))
-                elif kind == TURN:
+                elif kind == Kind.TURN:
                     for j in range(m):
-                        found[j] = turn(p[j], q[j], x[j])
-                elif kind == COSINE:
+                        found[j] = steps.turn(p[j], q[j], x[j])
+                elif kind == Kind.COSINE:
                     for j in range(m):
-                        found[j] = cosine(x[j])
-                elif kind == INVERSE:
+                        found[j] = steps.cosine(x[j])
+                elif kind == Kind.INVERSE:
                     for j in range(m):
-                        found[j] = 1.0 / bounded_cosine(x[j], p[j], q[j])
-                elif kind == ANGLE:
+                        found[j] = 1.0 / steps.bounded_cosine(x[j], p[j], q[j])
+                elif kind == Kind.ANGLE:
                     for j in range(m):
-                        found[j] = _asin(x[j])
-                elif kind == RAMP:
+                        found[j] = steps.arcsine(x[j])
+                elif kind == Kind.RAMP:
                     for j in range(m):
-                        found[j] = ramp(x[j], y[j], p[j], p2[j], q[j], q2[j])
-                elif kind == STEEP:
+                        found[j] = steps.ramp(x[j], y[j], p[j], p2[j], q[j], q2[j])
+                elif kind == Kind.STEEP:
                     steep = 0
                     for j in range(m):
-                        found[j] = total[j]
+                        found[j] = x[j]
                         steep += abs(x[j]) > STEEPEST
                     for j in range(m if steep else 0):
                         if abs(x[j]) > STEEPEST:
-                            found[j] = steep_angle(x[j], y[j], p[j], p2[j], q[j], q2[j])
+                            found[j] = steps.steep_angle(y[j], p[j], p2[j], q[j], q2[j])
                 else:
-                    array = given[int(number), i, begin : begin + m]
+                    array = given[kinds[n, 4], i, begin : begin + m]
                     for j in range(m):
                         found[j] = array[j]
             asked, found = out[i, begin : begin + m], rows[result, :m]

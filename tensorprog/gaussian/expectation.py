@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tensorprog.gaussian.estimate import EPS, TINY, Estimate
-from tensorprog.gaussian.fast import prepare, threaded
+from tensorprog.gaussian.fast import COMPILED, threaded
 from tensorprog.gaussian.function import RealFunction, evaluate
 from tensorprog.gaussian.kernels import (
     CORRELATION_SLACK,
@@ -142,7 +142,7 @@ def cross(
             array[tile] = part
 
     tiles = list(_tiles(shape, pairs))
-    prepare(covs.size if one.closed else 0)
+    COMPILED.prepare(covs.size if one.closed else 0)
     for tile in tiles[:1]:  # what all need is computed once
         fill(tile)
     threaded(fill, tiles[1:])

@@ -28,24 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.function import FunctionTerm, RealFunction
-from tensorprog.gaussian.steps import (
-    ANGLE,
-    COSINE,
-    INVERSE,
-    LINEAR,
-    ONE,
-    OUTER,
-    PRODUCT,
-    RAMP,
-    STEEP,
-    STEEPEST,
-    TURN,
-    ZERO,
-    Steps,
-    bounded_cosine,
-    turn,
-    two_product,
-)  # fmt: skip
+from tensorprog.gaussian.steps import ONE, STEEPEST, ZERO, KernelSteps, Kind, bounded_cosine, turn, two_product
 
 Array = NDArray[np.floating]
 
@@ -56,7 +39,6 @@ __all__ = [
     "correlation",
     "elementary",
     "kernel",
-    "kernel_steps",
     "ordinary",
     "passed_on",
     "refuse_correlation",
@@ -235,64 +217,73 @@ def kernel(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array) -> Esti
 
 def values(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array) -> Array:
     """The numbers of a kernel, without their errors; many of them by compiled code where that has been started."""
-    return kernel_steps(f, g, v, w).all_of(cov, np.broadcast_shapes(v.shape, w.shape, cov.shape))
+    steps = KernelSteps()
+    steps.result = add_kernel(steps, f, g, v, w, steps.add(Kind.KNOWN))
+    return steps.run([cov], np.broadcast_shapes(v.shape, w.shape, cov.shape))
 
 
-def kernel_steps(f: Elementary, g: Elementary, v: Array, w: Array) -> Steps:
-    """The steps of a kernel for these variances, from an array of covariances."""
-    steps = Steps()
-    steps.result = add_kernel(steps, f, g, v, w, steps.known())
-    return steps
-
-
-def add_kernel(steps: Steps, f: Elementary, g: Elementary, v: Array, w: Array, cov: int) -> int:
-    """Add the steps of a kernel of covariances that are one of the arrays; the place of what they make.
+def add_kernel(
+    steps: KernelSteps,
+    f: Elementary,
+    g: Elementary,
+    v: Array,
+    w: Array,
+    cov: int,
+    total: int = ZERO,
+    number: float = 1.0,
+) -> int:
+    """Add the steps of total + number * kernel, of covariances that are one of the arrays; the place of what they make.
 
     The order does not depend on which function comes first, so that both orders round alike.
     """
-    total = ZERO
     for (a, h), (b, k) in sorted(product(f.ramps, g.ramps), key=sorted):
         r, sides = _turned_by(steps, v, w, h, k, cov)
-        s = steps.add(COSINE, r)
-        found = steps.add(PRODUCT, r, steps.add(ANGLE, r), steps.add(RAMP, r, s, at=sides) if h or k else s)
-        total = steps.add(OUTER, found, ZERO, total, MEAN_ABS**2 * (a * b), sides + 3)
+        s = steps.add(Kind.COSINE, r)
+        found = steps.add(
+            Kind.PRODUCT, r, steps.add(Kind.ANGLE, r), steps.add(Kind.RAMP, r, s, at=sides) if h or k else s
+        )
+        total = steps.add(Kind.OUTER, found, ZERO, total, number * MEAN_ABS**2 * (a * b), sides + 3)
     for (a, h), (b, k) in sorted(product(f.sigmoids, g.sigmoids), key=sorted):
         r, sides = _turned_by(steps, v, w, h, k, cov)
-        angle = steps.add(ANGLE, r)
-        if all(np.max(side[sides], initial=0.0) > STEEPEST**2 for side in (steps.left, steps.right)):
-            angle = steps.add(STEEP, r, cov, angle, at=sides + 4)
-        total = steps.add(LINEAR, angle, ZERO, total, 2 / np.pi * (a * b))
+        angle = steps.add(Kind.ANGLE, r)
+        if all(np.max(side[sides], initial=0.0) > np.sin(STEEPEST) ** 2 for side in (steps.left, steps.right)):
+            angle = steps.add(Kind.STEEP, angle, cov, at=sides + 4)
+        total = steps.add(Kind.LINEAR, angle, ZERO, total, number * 2 / np.pi * (a * b))
     for (a, h), (b, k) in sorted(product(f.bells, g.bells), key=sorted):
         r, sides = _turned_by(steps, v, w, h, k, cov)
-        total = steps.add(OUTER, steps.add(INVERSE, r, at=sides + 1), ZERO, total, a * b * (h * k) ** 0.5, sides + 2)
+        inverse = steps.add(Kind.INVERSE, r, at=sides + 1)
+        total = steps.add(Kind.OUTER, inverse, ZERO, total, number * a * b * (h * k) ** 0.5, sides + 2)
     if (f.linear and g.sigmoids) or (g.linear and f.sigmoids):
         tilts = [f.linear + np.zeros(v.shape), f.tilt(v)], [g.tilt(w), g.linear + np.zeros(w.shape)]
-        total = _with_outer(steps, total, cov, *tilts)
+        total = _with_outer(steps, total, number, cov, *tilts)
     if f.linear and g.linear:
-        total = steps.add(LINEAR, cov, ZERO, total, f.linear * g.linear)
+        total = steps.add(Kind.LINEAR, cov, ZERO, total, number * f.linear * g.linear)
     if any((f.constant, f.at_zero, g.constant, g.at_zero)):
         one, two = f.offset(v), g.offset(w)
-        total = _with_outer(steps, total, ONE, [one, f.mean(v)], [g.mean(w), two])
-        total = steps.add(OUTER, ONE, ZERO, total, at=steps.sides([one], [two]))
+        total = _with_outer(steps, total, number, ONE, [one, f.mean(v)], [g.mean(w), two])
+        total = steps.add(Kind.OUTER, ONE, ZERO, total, number, steps.sides([one], [two]))
     return total
 
 
-def _with_outer(steps: Steps, total: int, x: int, left: Sequence[Array], right: Sequence[Array]) -> int:
-    """Add the steps of x (l r' + l' r), where it is not zero."""
+def _with_outer(
+    steps: KernelSteps, total: int, number: float, x: int, left: Sequence[Array], right: Sequence[Array]
+) -> int:
+    """Add the steps of total + number * x (l r' + l' r), where x is not multiplied by zeros."""
     if not any(one.any() and two.any() for one, two in zip(left, right, strict=True)):
         return total
     at = steps.sides(left, right)
-    return steps.add(PRODUCT, steps.add(OUTER, ONE, ZERO, steps.add(OUTER, ONE, at=at), at=at + 1), x, total)
+    both = steps.add(Kind.OUTER, ONE, ZERO, steps.add(Kind.OUTER, ONE, at=at), at=at + 1)
+    return steps.add(Kind.PRODUCT, both, x, total, number)
 
 
-def _turned_by(steps: Steps, v: Array, w: Array, h: float, k: float, cov: int) -> tuple[int, int]:
+def _turned_by(steps: KernelSteps, v: Array, w: Array, h: float, k: float, cov: int) -> tuple[int, int]:
     """A step for the correlation of X + dX and Y + dY, and the place of p, 1 - p, 1 / S, S, v and h of both."""
     if (cov, h, k) not in steps.made:
         steps.made[cov, h, k] = steps.sides(*(
             (*_shares(u, g), _inverse_root(u + g), np.sqrt(u + g), u, np.full(u.shape, g)) for u, g in ((v, h), (w, k))
         ))  # fmt: skip
     at = steps.made[cov, h, k]
-    return steps.add(TURN, cov, at=at + 2), at
+    return steps.add(Kind.TURN, cov, at=at + 2), at
 
 
 def steepness(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array, moved: Array) -> Array:

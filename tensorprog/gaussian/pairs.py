@@ -29,7 +29,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,12 +37,12 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.expectation import cross, without_batch
-from tensorprog.gaussian.fast import passes, prepare, threaded
+from tensorprog.gaussian.fast import COMPILED, passes, threaded
 from tensorprog.gaussian.function import RealFunction
-from tensorprog.gaussian.kernels import Elementary, elementary, kernel, kernel_steps, ordinary, values
+from tensorprog.gaussian.kernels import Elementary, add_kernel, elementary, kernel, ordinary, values
 from tensorprog.gaussian.series import ENOUGH, LEFT, ORDERS, HermiteSeries, ProductSeries, hermite_series
 from tensorprog.gaussian.series import series as hermite_rule
-from tensorprog.gaussian.steps import Steps
+from tensorprog.gaussian.steps import ONE, ZERO, KernelSteps, Kind
 
 Array = NDArray[Any]
 Places = NDArray[np.intp]
@@ -50,6 +50,7 @@ Places = NDArray[np.intp]
 __all__ = ["NotKnownError", "Pairs"]
 
 SIDE = 128  # of a tile: a few of them fit into the cache of a processor
+WIDE = 1024  # the longer side of one that compiled code takes row by row
 ROUNDING = 1e-10  # relative errors of variances up to this are passed on by derivatives
 DEEP = 50  # operations that wait for each other
 STEEPEST = 1e3  # slope of the arc sine at the largest correlation at which a jump has a derivative still
@@ -72,8 +73,11 @@ class Pairs:
 
     diagonal: Estimate
     bounds: Estimate
-    tile: Callable[[slice, slice, dict[int, Array]], Array]
+    tile: Callable[[slice, slice, dict[int, Array]], Array] | None
     nearest: Callable[[], float]
+    add: Callable[[KernelSteps, list[Pairs], int, float], int] | None = (
+        None  # steps as in `added`, where no `tile` is given
+    )
     depth: int = 0  # operations until the entries
     growing: bool = False  # whether nothing but tiles is to be asked for
     full: bool = True  # whether all rows are filled in
@@ -89,12 +93,15 @@ class Pairs:
         size = diagonal.value
 
         def nearest() -> float:
-            scale, found = 1 / np.sqrt(np.where(size > 0, size, 1.0)), [0.0]
-            for start in range(0, len(size), SIDE):
+            scale = 1 / np.sqrt(np.where(size > 0, size, 1.0))
+
+            def largest(start: int) -> float:
                 rows, before = slice(start, start + SIDE), slice(0, start + SIDE)
-                part = np.tril(np.abs(tile(rows, before, {}) * scale[before]), start - 1)
-                found.append((part.max(axis=1, initial=0.0) * scale[rows]).max())
-            return min(float(max(found)), 1.0)
+                part = tile(rows, before, {}) * scale[before]
+                np.fill_diagonal(part[:, start:], 0.0)
+                return float((np.maximum(part.max(axis=1), -part.min(axis=1)) * scale[rows]).max())
+
+            return min(max(threaded(largest, range(0, len(size), SIDE)), default=0.0), 1.0)
 
         return Pairs(diagonal, diagonal, tile, nearest)
 
@@ -120,13 +127,38 @@ class Pairs:
         """A bound on the correlations off the diagonal."""
         return self.nearest()
 
-    def entries(self, rows: slice, columns: slice, known: dict[int, Array]) -> Array:
-        """A tile."""
+    def entries(self, rows: slice, columns: slice, known: dict[int, Array], out: Array | None = None) -> Array:
+        """A tile, which may stand where there is place for it."""
         if "estimate" in self.__dict__:
             return self.estimate.value[rows, columns]
         if id(self) not in known:
-            known[id(self)] = self.tile(rows, columns, known)
+            if self.tile is not None:
+                known[id(self)] = self.tile(rows, columns, known)
+            else:
+                steps, others = self._steps
+                given = [other.entries(rows, columns, known) for other in others]
+                known[id(self)] = steps.run(given, given[0].shape, (rows,), (slice(None), columns), out)
         return known[id(self)]
+
+    @cached_property
+    def _steps(self) -> tuple[KernelSteps, list[Pairs]]:
+        """The steps that make a tile, and the matrices whose tiles they read."""
+        steps, others = KernelSteps(), list[Pairs]()
+        steps.result = self.added(steps, others)
+        return steps, others
+
+    def added(self, steps: KernelSteps, others: list[Pairs], total: int = ZERO, number: float = 1.0) -> int:
+        """Add what makes total + number * entries to some steps; the place of what they make."""
+        key = id(self), total, number
+        if key not in steps.made:
+            if self.add is not None and "estimate" not in self.__dict__:
+                steps.made[key] = self.add(steps, others, total, number)
+            elif key == (id(self), ZERO, 1.0):
+                others.append(self)
+                steps.made[key] = steps.add(Kind.KNOWN, at=len(others) - 1)
+            else:
+                steps.made[key] = steps.add(Kind.LINEAR, self.added(steps, others), ZERO, total, number)
+        return steps.made[key]
 
     @cached_property
     def estimate(self) -> Estimate:
@@ -135,19 +167,25 @@ class Pairs:
             raise NotKnownError
         count = len(self.diagonal.value)
         value = np.empty((count, count))
-        cuts = [slice(start, start + SIDE) for start in range(0, count, SIDE)]
-        prepare((self.depth + 1) * count**2 / 2)
+        COMPILED.prepare((self.depth + 1) * count**2 / 2)
 
         def fill(place: tuple[slice, slice]) -> None:
+            rows, columns = place
+            part = value[rows, columns]
             with np.errstate(all="ignore"):
-                found = self.tile(*place, {})
-            if place[0] == place[1]:
-                found = np.tril(found) + np.tril(found, -1).T
-            value[place[::-1]] = found.T
-            value[place] = found
+                found = self.entries(rows, columns, {}, part)
+            if found is not part:
+                part[...] = found
+            before = slice(columns.start, min(columns.stop, rows.start))
+            value[before, rows] = value[rows, before].T
+            if columns.stop > rows.start:
+                square = value[rows, rows]
+                square[...] = np.tril(square) + np.tril(square, -1).T
 
-        places = [(rows, columns) for rows in cuts for columns in cuts if columns.start <= rows.start]
-        threaded(fill, places)
+        wide = SIDE if passes() is None else WIDE
+        parts = [slice(start, min(start + SIDE, count)) for start in range(0, count, SIDE)]
+        threaded(fill, [(rows, slice(start, min(start + wide, rows.stop))) for rows in reversed(parts)
+                        for start in range(0, rows.stop, wide)])  # fmt: skip
         np.fill_diagonal(value, self.diagonal.value)
         size = np.sqrt(np.maximum(self.bounds.error, self.diagonal.error))
         error = np.broadcast_to(size.max(initial=0.0) ** 2, value.shape) if self.alike else np.outer(size, size)
@@ -162,25 +200,39 @@ class Pairs:
     def combined(self, other: Pairs | Estimate, operation: Callable[[Any, Any], Any]) -> Pairs:
         """The sum or the product with another matrix, or with a number that is not negative."""
         plus = operation is operator.add
+        depth = self._deeper()
         if isinstance(other, Pairs):
+            depth = max(depth, other._deeper())
+
+            def add(steps: KernelSteps, others: list[Pairs], total: int, number: float) -> int:
+                if plus:
+                    return other.added(steps, others, self.added(steps, others, total, number), number)
+                return steps.add(Kind.PRODUCT, self.added(steps, others), other.added(steps, others), total, number)
+
             return Pairs(
                 operation(self.diagonal, other.diagonal),
                 operation(self.bounds, other.bounds),
-                lambda *tile: operation(self.entries(*tile), other.entries(*tile)),
+                None,
                 lambda: max(self.near, other.near) if plus else self.near * other.near,
-                max(self._deeper(), other._deeper()),
+                add,
+                depth,
                 self.growing or other.growing,
                 self.full and other.full,
             )
-        diagonal, number = operation(self.diagonal, other), other.value
+        diagonal, by = operation(self.diagonal, other), float(other.value)
 
         def nearest() -> float:
-            shares = np.nan_to_num(number / diagonal.value, nan=1.0) if plus else np.zeros(1)
+            shares = np.nan_to_num(by / diagonal.value, nan=1.0) if plus else np.zeros(1)
             return self.near + (1 - self.near) * float(shares.max(initial=0.0))
 
-        tile = lambda *tile: operation(self.entries(*tile), number)  # noqa: E731
-        return replace(self, diagonal=diagonal, bounds=operation(self.bounds, other), tile=tile, nearest=nearest,
-                       depth=self._deeper())  # fmt: skip
+        def add_number(steps: KernelSteps, others: list[Pairs], total: int, number: float) -> int:
+            if plus:
+                more = steps.add(Kind.LINEAR, ONE, ZERO, total, by * number) if by else total
+                return self.added(steps, others, more, number)
+            return self.added(steps, others, total, by * number)
+
+        return replace(self, diagonal=diagonal, bounds=operation(self.bounds, other), tile=None, nearest=nearest,
+                       add=add_number, depth=depth)  # fmt: skip
 
     def moved(self, by: int, count: int) -> Pairs:
         """So many members, each of them the one that stands `by` places later, and zero where there is none."""
@@ -205,7 +257,7 @@ class Pairs:
 
         diagonal, bounds = (Estimate(along(own.value), along(own.error)) for own in (self.diagonal, self.bounds))
         return replace(self, diagonal=diagonal, bounds=bounds, tile=tile, nearest=lambda: self.near,
-                       depth=self._deeper())  # fmt: skip
+                       add=None, depth=self._deeper())  # fmt: skip
 
     def _deeper(self) -> int:
         """The depth of what is made of this one; what is too deep is computed now."""
@@ -243,7 +295,13 @@ class Pairs:
         def nearest() -> float:
             return float(np.minimum(found.at(self.near) / np.where(value > 0, value, 1.0), 1.0).max(initial=0.0))
 
-        return replace(self, diagonal=diagonal, bounds=bounds, tile=tile, nearest=nearest, depth=self._deeper())
+        def add(steps: KernelSteps, others: list[Pairs], total: int, number: float) -> int:
+            assert found.add is not None
+            return found.add(steps, self.added(steps, others), total, number)
+
+        made = (tile, None) if found.add is None else (None, add)
+        return replace(self, diagonal=diagonal, bounds=bounds, tile=made[0], nearest=nearest, add=made[1],
+                       depth=self._deeper())  # fmt: skip
 
     def _closed(self, f: Elementary, var: Array) -> _Map | None:
         """By closed forms."""
@@ -251,20 +309,17 @@ class Pairs:
         if steep > STEEPEST:
             return None
 
-        @cache
-        def steps() -> Steps:  # when the first is read
-            return kernel_steps(f, f, var[:, None], var[None])
-
         def entries(rows: slice, columns: slice, cov: Array) -> Array:
-            if self.growing:  # variances are not known yet
-                return values(f, f, var[rows, None], var[None, columns], cov)
-            return steps().tile([cov], rows, columns)
+            return values(f, f, var[rows, None], var[None, columns], cov)
+
+        def add(steps: KernelSteps, cov: int, total: int, number: float) -> int:
+            return add_kernel(steps, f, f, var[:, None], var[None], cov, total, number)
 
         one, more = kernel(f, f, var, var, var), var * (1 + STEP)
         growth = np.abs(values(f, f, more, more, more) - one.value) / STEP
         return _Map(
             one.value, one.error, lambda near: values(f, f, var, var, near * var), growth,
-            *f.slopes(var, steep), entries,
+            *f.slopes(var, steep), entries, None if self.growing else add,
         )  # fmt: skip
 
     def _by_rows(self, f: RealFunction, var: Array) -> _Map | None:
@@ -377,3 +432,4 @@ class _Map(NamedTuple):
     slope: Array
     moved: Array
     entries: Callable[[slice, slice, Array], Array]
+    add: Callable[[KernelSteps, int, int, float], int] | None = None  # the same as steps

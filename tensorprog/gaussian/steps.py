@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -19,17 +19,44 @@ from tensorprog.gaussian.estimate import EPS
 from tensorprog.gaussian.fast import passes
 
 Array = NDArray[Any]
-Cut = tuple[slice, ...]
 
-__all__ = ["ONE", "ZERO", "Steps", "bounded_cosine", "steep_angle", "turn", "two_product"]
+__all__ = [
+    "ONE",
+    "STEEPEST",
+    "ZERO",
+    "KernelSteps",
+    "Kind",
+    "arcsine",
+    "bounded_cosine",
+    "cosine",
+    "ramp",
+    "steep_angle",
+    "turn",
+    "two_product",
+]  # fmt: skip
 
-# what steps make: total + number * x, total + number * x y, and with numbers l of X and r of Y total + number * x l r;
-# what the formulas say, of l and r, and of those that follow them; one of the arrays that are given
-LINEAR, PRODUCT, COSINE, ANGLE, OUTER, TURN, INVERSE, STEEP, RAMP, KNOWN = range(10)
 ZERO, ONE = 0, 1  # arrays that all steps can read; the first step makes array 2
-# asin loses 1 / sqrt(1 - r^2) of relative accuracy: beyond this correlation 1 - r^2 comes from exact products
-STEEPEST = 0.999
+# asin r loses 1 / sqrt(1 - r^2) of relative accuracy: beyond this angle, of r = 0.999, 1 - r^2 is of exact products
+STEEPEST = 1.526
 MANY = 1 << 12  # numbers that are worth a compiled pass
+
+
+class Kind(IntEnum):
+    """What steps make of arrays x and y, and of numbers l of X and r of Y (angles and ramps also of those that follow).
+
+    Of most of them there is a formula below.
+    """
+
+    LINEAR = 0  # total + number * x
+    PRODUCT = 1  # total + number * x y
+    COSINE = 2
+    ANGLE = 3
+    KNOWN = 4  # a given array
+    OUTER = 5  # total + number * x l r
+    TURN = 6
+    INVERSE = 7
+    STEEP = 8
+    RAMP = 9
 
 
 def turn(left: Any, right: Any, cov: Any) -> Any:
@@ -45,6 +72,11 @@ def cosine(r: Any) -> Any:
 def bounded_cosine(r: Any, p: Any, q: Any) -> Any:
     """The same of r itself, of which r^2 <= (1 - p) (1 - q) is known."""
     return np.sqrt(np.maximum((1.0 - r) * (1.0 + r), p + q - p * q))
+
+
+def arcsine(r: Any) -> Any:
+    """asin r."""
+    return np.arcsin(r)
 
 
 def ramp(r: Any, s: Any, p: Any, rest: Any, q: Any, other: Any) -> Any:
@@ -68,32 +100,39 @@ def two_product(a: Any, b: Any) -> Any:
     return p, ((high * upper - p) + high * lower + low * upper) + low * lower
 
 
-def steep_angle(r: Any, cov: Any, v: Any, h: Any, w: Any, k: Any) -> Any:
+def steep_angle(cov: Any, v: Any, h: Any, w: Any, k: Any) -> Any:
     """asin r near +-1, r = cov / sqrt((v + h) (w + k)): d asin = d r / s, so that s = sqrt(1 - r^2) must be exact.
 
     The first difference is exact (Sterbenz).
     """
     (p, e), (q, f) = two_product(v, w), two_product(cov, cov)
     square = np.maximum((p - q) + (e - f), 0.0) + (h * w + k * v + h * k)
-    return np.copysign(math.pi / 2 - np.arcsin(np.sqrt(square / ((v + h) * (w + k)))), r)
+    return np.copysign(math.pi / 2 - np.arcsin(np.sqrt(square / ((v + h) * (w + k)))), cov)
+
+
+def refined(angle: Array, *law: Array) -> Array:
+    """Angles, where they are steep those of a law."""
+    steep = np.abs(angle) > STEEPEST
+    found = angle.copy()
+    found[steep] = steep_angle(*(np.broadcast_to(each, angle.shape)[steep] for each in law))
+    return found
 
 
 # how many numbers of X and of Y a step reads, and what it makes of x, y and these
 FORMULAS: dict[int, tuple[int, Callable[..., Any]]] = {
-    LINEAR: (0, lambda x, y: x),
-    PRODUCT: (0, lambda x, y: x * y),
-    OUTER: (1, lambda x, y, left, right: x * (left * right)),
-    TURN: (1, lambda x, y, left, right: turn(left, right, x)),
-    COSINE: (0, lambda x, y: cosine(x)),
-    ANGLE: (0, lambda x, y: np.arcsin(x)),
-    STEEP: (2, steep_angle),
-    RAMP: (2, ramp),
-    INVERSE: (1, lambda x, y, left, right: 1.0 / bounded_cosine(x, left, right)),
-    KNOWN: (0, lambda x, y: x),
+    Kind.LINEAR: (0, lambda x, y: x),
+    Kind.PRODUCT: (0, lambda x, y: x * y),
+    Kind.OUTER: (1, lambda x, y, left, right: x * (left * right)),
+    Kind.TURN: (1, lambda x, y, left, right: turn(left, right, x)),
+    Kind.COSINE: (0, lambda x, y: cosine(x)),
+    Kind.ANGLE: (0, lambda x, y: arcsine(x)),
+    Kind.STEEP: (2, refined),
+    Kind.RAMP: (2, ramp),
+    Kind.INVERSE: (1, lambda x, y, left, right: 1.0 / bounded_cosine(x, left, right)),
 }
 
 
-class Steps:
+class KernelSteps:
     """Steps, with numbers of X and of Y that broadcast with the arrays.
 
     `left` and `right` have one array for each number; `result` is the array that is asked for.
@@ -117,97 +156,53 @@ class Steps:
             self.numbers.append(number)
         return self.made[step, number]
 
-    def known(self) -> int:
-        """One more array that is given."""
-        return self.add(KNOWN, number=float(sum(step[0] == KNOWN for step in self.steps)))
-
     def sides(self, left: Sequence[Array], right: Sequence[Array]) -> int:
         """Some more numbers of X and of Y; the place of the first."""
         self.left += left
         self.right += right
         return len(self.left) - len(left)
 
-    def all_of(self, given: Array, shape: tuple[int, ...]) -> Array:
-        """The result for one array, of any shape that broadcasts with the numbers of X and Y.
+    def run(
+        self, given: Sequence[Array], shape: tuple[int, ...], left: Any = (), right: Any = (), out: Array | None = None
+    ) -> Array:
+        """The result, of arrays that are given, and of what `left` and `right` take from the numbers of X and Y.
 
-        Shapes    -> shape
+        Shapes    all broadcast to shape -> shape; it may stand in `out`
         """
-        if passes() is None or math.prod(shape) < MANY:
-            found = self.by_numpy([given], (), ())
+        sides, compiled = ([side[left] for side in self.left], [side[right] for side in self.right]), passes()
+        if compiled is None or math.prod(shape) < MANY:
+            found = self._by_numpy(given, *sides)
             return found if found.shape == shape else np.broadcast_to(found, shape).copy()
-        sizes = [
-            np.broadcast_shapes((1,) * len(shape), *(side.shape for side in own)) for own in (self.left, self.right)
-        ]
-        first = len(shape)  # of the last axes, along which numbers of X and Y change as the array does, or not at all
+        sizes = [np.broadcast_shapes((1,) * len(shape), *(side.shape for side in own)) for own in sides]
+        first = len(shape)  # of the last axes, along which numbers of X and Y change as the arrays do, or not at all
         while first and all(math.prod(size[first - 1 :]) in (1, math.prod(shape[first - 1 :])) for size in sizes):
             first -= 1
-        lead = shape[:first]
-        places = [np.arange(math.prod(size[:first])).reshape(size[:first]) for size in sizes]
-        sides = [
-            np.stack([np.broadcast_to(side, size) for side in own or [np.ones(())]]).reshape(
-                -1, place.size, math.prod(size[first:])
-            )
-            for own, size, place in zip((self.left, self.right), sizes, places, strict=True)
-        ]
-        rows = [np.broadcast_to(place, lead).ravel() for place in places]
-        array = np.broadcast_to(given, shape).reshape(1, math.prod(lead), -1)
-        return self._walked(sides, rows, 0, array).reshape(shape)
-
-    def tile(self, given: Sequence[Array], rows: slice, columns: slice) -> Array:
-        """The result for a tile of all pairs of X, of numbers (n, 1), and Y, of numbers (1, n).
-
-        Shapes    given, the arrays at the tile, (m, k) -> (m, k)
-        """
-        if passes() is None:
-            return self.by_numpy(given, (rows,), (slice(None), columns))
-        here = np.arange(len(self.left[0]))[rows] if self.left else np.zeros(given[0].shape[0], np.int64)
-        return self._walked(self._stacked, (here, np.zeros_like(here)), columns.start, np.stack(given))
-
-    @cached_property
-    def _stacked(self) -> list[Array]:
-        """The numbers of X, and those of Y, one array each."""
-        return [np.stack(own or [np.ones((1, 1))]) for own in (self.left, self.right)]
-
-    def _walked(self, sides: Sequence[Array], rows: Sequence[Array], start: int, given: Array) -> Array:
-        """The result by compiled code.
-
-        Shapes    sides (numbers, rows of theirs, columns or 1) of X and of Y; given (arrays, m, n) -> (m, n)
-        """
-        found, compiled = np.empty(given.shape[1:]), passes()
-        assert compiled is not None
-        arrays = (np.ascontiguousarray(each) for each in (*sides, *rows, given))
-        compiled.walk(np.array(self.steps), np.array(self.numbers), self.result, *arrays, start, found)
+        arrays, rows, found = list[Array](), list[Array](), np.empty(shape) if out is None else out
+        for own, size in zip(sides, sizes, strict=True):
+            place = np.arange(math.prod(size[:first])).reshape(size[:first])
+            rows.append(np.broadcast_to(place, shape[:first]).ravel())
+            array = np.stack(np.broadcast_arrays(*own or [np.ones(())]))
+            arrays.append(array.reshape(len(array), place.size, -1))
+        lines = (math.prod(shape[:first]), math.prod(shape[first:]))
+        array = np.stack([np.broadcast_to(each, shape) for each in given]) if len(given) > 1 else given[0][None]
+        array = np.broadcast_to(array, (len(given), *shape)).reshape(-1, *lines)
+        kinds, numbers = np.array(self.steps), np.array(self.numbers)
+        compiled.walk(kinds, numbers, self.result, *arrays, *rows, array, found.reshape(lines))
         return found
 
-    def by_numpy(self, given: Sequence[Array], left: Cut, right: Cut) -> Array:
-        """The result for a tile, of the arrays that are given there, by numpy.
-
-        Shapes    `left` and `right` take from the numbers of X and of Y what belongs to the tile
-        """
+    def _by_numpy(self, given: Sequence[Array], left: Sequence[Array], right: Sequence[Array]) -> Array:
+        last = {read: n for n, step in enumerate(self.steps) for read in step[1:4]} | {self.result: len(self.steps)}
         rows: dict[int, Any] = {ZERO: 0.0, ONE: 1.0}
         for n, ((kind, total, x, y, at), number) in enumerate(zip(self.steps, self.numbers, strict=True)):
-            a, b, (count, formula) = rows[x], rows[y], FORMULAS[kind]
-            own = [
-                side[cut] for sides, cut in ((self.left, left), (self.right, right)) for side in sides[at : at + count]
-            ]
-            if kind == KNOWN:
-                found = given[int(number)]
-            elif kind == STEEP:
-                found = rows[total]
-                if (steep := np.abs(a) > STEEPEST).any():
-                    found = found.copy()
-                    found[steep] = steep_angle(*(np.broadcast_to(each, found.shape)[steep] for each in (a, b, *own)))
+            if kind == Kind.KNOWN:
+                found = given[at]
             else:
-                found = formula(a, b, *own)
-                found = found * number if number != 1.0 or kind == LINEAR else found
+                count, formula = FORMULAS[kind]
+                found = formula(rows[x], rows[y], *left[at : at + count], *right[at : at + count])
+                found = found * number if number != 1.0 or kind == Kind.LINEAR else found
                 found = found if total == ZERO else found + rows[total]
             rows[n + 2] = found
             for read in {total, x, y}:
-                if self._last[read] == n:
+                if last[read] == n:
                     del rows[read]
         return np.asarray(rows[self.result])
-
-    @cached_property
-    def _last(self) -> dict[int, int]:
-        """The last step that reads an array."""
-        return {read: n for n, step in enumerate(self.steps) for read in step[1:4]} | {self.result: len(self.steps)}

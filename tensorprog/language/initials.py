@@ -67,7 +67,7 @@ class InitialLaw:
             data = initial.data.array
             gram = data @ data.T
             gram *= self._variance / data.shape[1]
-            return gram, np.sqrt(_rounding(data.shape[1]) * np.diagonal(gram))
+            return gram, np.zeros(1)
         axes = (*self.independent, *self.joint, *(f"{name}_" for name in self.joint))
         values = index_array(self.netsor, initial.cov, axes)
         blocks = values.reshape(*self.shape, self.shape[-1])
@@ -90,6 +90,8 @@ class InitialLaw:
     @property
     def spread(self) -> NDArray[np.float64]:
         """Numbers for the joint members, or one for all, whose products bound the rounding of the blocks."""
+        if self.initial.data is not None:
+            return np.asarray(np.sqrt(_rounding(self.initial.data.array.shape[1]) * self.variances))
         return self._covariance[1]
 
     @cached_property
@@ -98,10 +100,13 @@ class InitialLaw:
         return np.asarray(psd_cholesky(self.blocks), dtype=np.float64)
 
     def tile(self, rows: slice, columns: slice) -> NDArray[np.float64]:
-        """A part of the covariance over one index, of those that are given by a formula.
+        """A part of the covariance over one index, of those that are given by data or by a formula.
 
         Raises    ProgramError for entries that no covariance has beside its variances
         """
+        if self.initial.data is not None:
+            data = self.initial.data.array
+            return np.asarray((data[rows] * (self._variance / data.shape[1])) @ data[columns].T)
         (index,), variances = self.joint, self.variances
         start, stop = self.netsor.ranges[index]
         assert isinstance(self.initial.cov, Expr)
@@ -114,16 +119,19 @@ class InitialLaw:
 
     @cached_property
     def variances(self) -> NDArray[np.float64]:
-        """The diagonal of the covariance over one index, of those that are given by a formula."""
+        """The diagonal of the covariance over one index, of those that are given by data or by a formula."""
+        if self.initial.data is not None:
+            data = self.initial.data.array
+            return np.asarray(np.einsum("ij,ij->i", data, data) * (self._variance / data.shape[1]))
         (index,) = self.joint
         assert isinstance(self.initial.cov, Expr)
         return index_array(self.netsor, substitute(self.initial.cov, {f"{index}_": Affine.index(index)}), self.joint)
 
     @property
     def tiled(self) -> bool:
-        """Whether the covariance is read in tiles: formulas over one index, of more members than are looked at."""
-        formula = self.initial.data is None and isinstance(self.initial.cov, Expr)
-        return formula and not self.independent and len(self.joint) == 1 and self.shape[-1] > MAX_JOINT
+        """Whether the covariance can be read in tiles: over one index, of data, or of more members than are checked."""
+        enough = self.initial.data is not None or self.shape[-1] > MAX_JOINT
+        return enough and isinstance(self.initial.cov, Expr) and not self.independent and len(self.joint) == 1
 
     def at(self, equal: Collection[str]) -> tuple[Open, Open] | None:
         """Covariances of members whose indices in `equal` are equal, and a bound on their rounding.

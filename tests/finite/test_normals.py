@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tensorprog.finite import normals
-from tensorprog.finite.normals import chi, engine, prepare, standard_normal
+from tensorprog.finite.normals import COMPILED, chi, engine, standard_normal
 
 needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="the extra `fast` is not installed")
 
@@ -24,14 +23,14 @@ def sfc(seed: int) -> np.random.Generator:
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test starts as a process does, and leaves no trace."""
-    monkeypatch.setattr(normals, "_kernels", None)
-    monkeypatch.setattr(normals, "_tried", False)
+    for name, value in (("module", None), ("tried", False), ("_asked", 0.0)):
+        monkeypatch.setattr(COMPILED, name, value)
     monkeypatch.delenv("TENSORPROG_FAST", raising=False)
 
 
 @pytest.fixture
 def numba(fresh: None) -> None:
-    prepare(np.inf)
+    COMPILED.prepare(np.inf)
     assert engine() == "numba"
 
 
@@ -66,18 +65,18 @@ def test_other_generators_and_types_are_left_to_numpy(numba: None) -> None:
 
 
 def test_short_runs_do_not_start_numba() -> None:
-    prepare(1e6)
+    COMPILED.prepare(1e6)
     assert engine() == "numpy"
-    assert not normals._tried
+    assert not COMPILED.tried
 
 
 def test_without_numba_numpy_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "tensorprog.finite.kernels", raising=False)
     monkeypatch.delattr("tensorprog.finite.kernels", raising=False)
     monkeypatch.setitem(sys.modules, "numba", None)
-    prepare(np.inf)
+    COMPILED.prepare(np.inf)
     assert engine() == "numpy"
-    assert normals._tried  # and is not looked for again
+    assert COMPILED.tried  # and is not looked for again
     out = np.empty((3, 5))
     standard_normal(sfc(1), out)
     assert np.array_equal(out, sfc(1).standard_normal((3, 5)))
@@ -92,11 +91,11 @@ def run(code: str, **environment: str) -> str:
 @needs_numba
 @pytest.mark.parametrize("off", [{"NUMBA_DISABLE_JIT": "1"}, {"TENSORPROG_FAST": "0"}])
 def test_numba_switched_off_is_not_used(off: dict[str, str]) -> None:
-    assert run("normals.prepare(1e12); print(normals.engine())", **off) == "numpy"
+    assert run("normals.COMPILED.prepare(1e12); print(normals.engine())", **off) == "numpy"
 
 
 def test_nothing_loads_numba_before_it_pays() -> None:
-    assert run("normals.prepare(1e6); print('numba' in sys.modules)") == "False"
+    assert run("normals.COMPILED.prepare(1e6); print('numba' in sys.modules)") == "False"
 
 
 @pytest.mark.parametrize("nu", [1, 2, 3, 4, 17, 1024])

@@ -7,13 +7,14 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
+import mpmath
 import numpy as np
 import pytest
 from gaussian_functions import FUNCTIONS
 from test_arc_kernels import ELEMENTARY, gram
 
 from tensorprog.gaussian import fast
-from tensorprog.gaussian.kernels import elementary, kernel, kernel_steps, values
+from tensorprog.gaussian.kernels import elementary, kernel, values
 from tensorprog.gaussian.pairs import SIDE, Pairs
 
 needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="the extra `fast` is not installed")
@@ -22,14 +23,14 @@ needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="the extra `
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test starts as a process does, and leaves no trace."""
-    for name, value in (("_compiled", None), ("_tried", False), ("_asked", 0.0)):
-        monkeypatch.setattr(fast, name, value)
+    for name, value in (("module", None), ("tried", False), ("_asked", 0.0)):
+        monkeypatch.setattr(fast.COMPILED, name, value)
     monkeypatch.delenv("TENSORPROG_FAST", raising=False)
 
 
 @pytest.fixture
 def started(fresh: None) -> None:
-    fast.prepare(np.inf)
+    fast.COMPILED.prepare(np.inf)
     assert fast.passes() is not None
 
 
@@ -38,14 +39,14 @@ def started(fresh: None) -> None:
 def test_closed_forms_of_tiles(started: None, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     f, rng = elementary(ELEMENTARY[name]), np.random.default_rng(0)
     assert f is not None
-    var = rng.uniform(0.2, 3.0, 82) ** 6
+    var = rng.uniform(0.2, 3.0, 164) ** 6
     var[[5, 44]] = 0.0
-    v, w = var[:37, None], var[37:]
+    v, w = var[:74, None], var[74:]
     near = np.array([0.0, 1.0, -1.0, 1 - 1e-15, 1 - 1e-9, 1e-5 - 1, 0.9995, 0.5, -0.999])
-    rho = np.concatenate([rng.uniform(-1, 1, (37, 36)), np.resize(near, (37, 9))], axis=1)
+    rho = np.concatenate([rng.uniform(-1, 1, (74, 81)), np.resize(near, (74, 9))], axis=1)
     cov = rho * np.sqrt(v) * np.sqrt(w)
-    found = kernel_steps(f, f, var[:, None], var[None]).tile([cov], slice(37), slice(37, None))
-    monkeypatch.setattr(fast, "_compiled", None)
+    found = values(f, f, v, w, cov)
+    monkeypatch.setattr(fast.COMPILED, "module", None)
     usual = kernel(f, f, v, w, cov)
     assert np.all(np.abs(found - usual.value) <= usual.error)
 
@@ -64,9 +65,19 @@ def test_closed_forms_of_arrays_of_any_shape(
     v, w = (rng.uniform(0.2, 3.0, shape) for shape in shapes)
     cov = rng.uniform(-1, 1, np.broadcast_shapes(*shapes)) * np.sqrt(v) * np.sqrt(w)
     found = values(f, f, v, w, cov)
-    monkeypatch.setattr(fast, "_compiled", None)
+    monkeypatch.setattr(fast.COMPILED, "module", None)
     usual = kernel(f, f, v, w, cov)
     assert np.all(np.abs(found - usual.value) <= usual.error)
+
+
+@needs_numba
+def test_angles_have_two_units_of_rounding() -> None:
+    from tensorprog.gaussian.compiled import _asin
+
+    near = 1 - 2.0 ** -np.arange(1, 54)
+    r = np.concatenate([np.linspace(-1, 1, 1001), near, -near, 2.0 ** -np.arange(60), 0.5 + 1e-3 * near])
+    off = [abs((mpmath.asin(mpmath.mpf(x)) - _asin(x)) / np.spacing(abs(_asin(x)))) for x in r.tolist()]
+    assert max(off) <= 2
 
 
 @needs_numba
@@ -82,16 +93,16 @@ def test_matrices(started: None, name: str, monkeypatch: pytest.MonkeyPatch) -> 
         return found
 
     one = matrix().estimate
-    monkeypatch.setattr(fast, "_compiled", None)
+    monkeypatch.setattr(fast.COMPILED, "module", None)
     two = matrix().estimate
     assert np.all(np.abs(one.value - two.value) <= two.error)
     assert np.array_equal(one.value, one.value.T)
 
 
 def test_small_matrices_do_not_start_numba() -> None:
-    fast.prepare(1e6)
+    fast.COMPILED.prepare(1e6)
     assert fast.passes() is None
-    assert not fast._tried
+    assert not fast.COMPILED.tried
 
 
 @pytest.mark.parametrize(
@@ -99,7 +110,7 @@ def test_small_matrices_do_not_start_numba() -> None:
     [("", {"NUMBA_DISABLE_JIT": "1"}), ("", {"TENSORPROG_FAST": "0"}), ("import sys; sys.modules['numba'] = None", {})],
 )
 def test_without_numba_numpy_computes(before: str, off: dict[str, str]) -> None:
-    code = f"{before}\nfrom tensorprog.gaussian import fast; fast.prepare(1e12); print(fast.passes())"
+    code = f"{before}\nfrom tensorprog.gaussian import fast; fast.COMPILED.prepare(1e12); print(fast.passes())"
     found = subprocess.run(
         [sys.executable, "-c", code], env=os.environ | off, capture_output=True, text=True, check=True
     )

@@ -259,8 +259,8 @@ class Numbers(Recursion[Value, IndexedValues]):
 
     def _initial_blocks(self, name: str, position: Mapping[str, str], ranges: Ranges) -> Value:
         law = self.initials[name]
-        if law.tiled and name not in self._whole:
-            diagonal = Estimate.exact(law.variances)
+        if law.tiled and law.shape[-1] >= MANY and name not in self._whole:
+            diagonal = Estimate(law.variances, np.broadcast_to(law.spread**2, law.shape))
             return DeferredPairs(
                 ("0", "0_"), Pairs.of_tiles(diagonal, lambda rows, columns, _: law.tile(rows, columns))
             )

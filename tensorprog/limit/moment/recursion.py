@@ -330,15 +330,15 @@ class Recursion(ABC, Generic[V, M]):
     ) -> M:
         total, forms = self.nothing(ranges), (difference(Affine.index(n), f) for n, f in (at or {}).items())
         same = frozenset(form for form in forms if form is not None)
-        for p in first:
-            for q in second:
-                held = p.within(ranges)
-                held = None if held is None else q.within(held, "_")
-                held = held_in(held, same) if held and same else held
-                if held is not None:
-                    found = self.expectation(p.unheld, q.unheld, held, at)
-                    whole = {name: ranges[name] for name in at or () if name in ranges}
-                    total = total + self.kind(found.terms, {**found.ranges, **whole}).widened(ranges)
+        # of a part by itself covariances are asked for that others have parts of
+        for p, q in sorted(product(first, second), key=lambda pair: pair[0] is not pair[1]):
+            held = p.within(ranges)
+            held = None if held is None else q.within(held, "_")
+            held = held_in(held, same) if held and same else held
+            if held is not None:
+                found = self.expectation(p.unheld, q.unheld, held, at)
+                whole = {name: ranges[name] for name in at or () if name in ranges}
+                total = total + self.kind(found.terms, {**found.ranges, **whole}).widened(ranges)
         return total
 
     def expectation(
