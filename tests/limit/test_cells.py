@@ -66,10 +66,10 @@ def test_a_long_cell_agrees_with_a_simulation():
     found = [map(np.asarray, law.cov(*names, with_error=True)) for names in (("y",), ("xg", "h"))]
     others = [np.stack(each) for each in zip(*(simulated(1 << 15, seed) for seed in range(8)), strict=True)]
     for (value, error), other in zip(found, others, strict=True):
-        value = value[:, -STEPS:]  # without h[0] = 0
-        assert 0 < error.max() < 0.05 * value.max()
+        value, error = value[:, -STEPS:], error[:, -STEPS:]  # without h[0] = 0
+        assert 0 < 2 * error.min() < error.max() < 0.05 * value.max()
         off = value - other.mean(axis=0)
-        assert np.all(abs(off) < error.max() + 6 * other.std(axis=0, ddof=1).max() / 8**0.5)
+        assert np.all(abs(off) < 1.5 * error + 6 * other.std(axis=0, ddof=1).max() / 8**0.5)
         assert abs(np.trace(off)) < 0.01 * np.trace(value)
 
 

@@ -222,6 +222,9 @@ class NumericLaw(Marginals):
         else:
             self._note(moment.error, moment.size, what)
             found, error = self._covariance(moment, *names), np.asarray(moment.error)
+            if with_error and self.recursion.replicates is not None:  # whose spread differs from entry to entry
+                error = moment.dense([*position_names(self.compiled, names[0]),
+                                      *position_names(self.compiled, names[1], "_")]).error  # fmt: skip
         value, error = self._entries(found, error, first, second)
         if not with_error:
             return value
@@ -268,7 +271,7 @@ class NumericLaw(Marginals):
             families = self.compiled.families
             spans = [families[name].ranges for name in (one, two)]
             variance = one, spans[0], Mixture.moment, 2
-            if one == two and variance not in self._moments and self._outputs.alike(one) is not None:
+            if one == two and self._outputs.alike(one) is not None:
                 value, error = map(np.array, self._outputs.cov(one, two, None))
                 self._moments[variance] = np.diagonal(value).copy(), np.diagonal(error).copy()
                 known = [self._moments[variance]]
@@ -309,6 +312,10 @@ class NumericLaw(Marginals):
 
     def _moment_of(self, family: str, box: Box, which: Moment, order: int) -> tuple[Array, Array]:
         key = family, box, which, order
+        variances = which is Mixture.moment and order == 2 and box == self.compiled.families[family].ranges
+        random = variances and key not in self._moments and family in self.recursion.random
+        if random and self._outputs.alike(family) is not None:
+            self._averaged_cov(family, family)
         if key not in self._moments:
             found = self._known_moment(family, box, order) if which is Mixture.moment else None
             if which is Mixture.standardised and (known := self._known_moment(family, box, order)) is not None:
