@@ -47,6 +47,7 @@ SOME = 1 << 9  # laws of mean 0 from which tables pay
 TOGETHER, APART = 1 << 13, 1 << 10  # laws at once, and those of a function that differs among them
 # relative errors of laws up to this pass on as they are; what larger ones do is seen by differences
 PASSED = 1e-10
+PARTS = 4  # into which both sides of many pairs are cut
 UNIT = Elementary(1.0, 1.0, 0.0, (), ())  # the function that is 1
 
 
@@ -89,7 +90,7 @@ def cross(
     """E f(X) g(Y) for (X, Y) Gaussian with the given means, variances and covariance.
 
     `slack` is how far |cov| may exceed sqrt(var_f var_g), relatively; such a covariance counts as correlation +-1.
-    `pairs` says that the last axes of the batch are (*i, *j) with so many indices i of X and as many j of Y, so that
+    `pairs` says that the first axes of the batch are (*i, *j) with so many indices i of X and as many j of Y, so that
     for one function and symmetric arguments the result is symmetric.  Where means, variances and the covariance are
     equal numbers, with pairs on their diagonal only, X and Y count as one variable, whose moments move together.
     A method serves whose error is at most `enough` beside the sizes of f(X) and g(Y), if there is one.
@@ -109,7 +110,7 @@ def cross(
             return scaled
     closed = _closed(f, g, law, c, slack, pairs)
     if closed is None and np.isinf(slack):
-        closed = _by_laws(f, g, law, c)
+        closed = _by_laws(f, g, law, c, pairs)
     if closed is not None:
         return closed
     parts = _in_parts(
@@ -179,7 +180,7 @@ def _closed(
     return Estimate(found.value, np.zeros(shape) + rounding + passed)
 
 
-def _by_laws(f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estimate) -> Estimate | None:
+def _by_laws(f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estimate, pairs: int) -> Estimate | None:
     """The same of many pairs, with errors that are products of numbers for both laws, by Cauchy and Schwarz.
 
     Convolutions on 20 images take half the time so.  None where functions differ, or errors are more than rounding.
@@ -199,14 +200,18 @@ def _by_laws(f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estim
     given = [np.reshape(a, (1,) * (len(batch) - a.ndim) + a.shape) for a in sides]
     given += [np.broadcast_to(array, batch) for array in (c.value, c.error)]
     value, error = np.empty(batch), np.empty(batch)
+    both = [(v, w), *((array, array) for array in given[6:])]
+    pairs = pairs if all(np.array_equal(_exchanged(left, pairs), right) for left, right in both) else 0
 
     def fill(tile: tuple[slice, ...]) -> None:
         v, w, one, two, slope, other, cov, bound = (_cut(array, tile) for array in given)
-        value[tile] = values(form, form, v, w, cov)
-        np.multiply(bound, slope * other, out=error[tile])
-        error[tile] += one * two * (cov != 0) if exact else one * two
+        own = one * two * (cov != 0) if exact else one * two
+        for array, part in ((value, values(form, form, v, w, cov)), (error, bound * (slope * other) + own)):
+            _exchanged(array, pairs)[tile] = part
+            array[tile] = part
 
-    threaded(fill, _tiles(batch, 0))
+    prepare(math.prod(batch))
+    threaded(fill, _tiles(batch, pairs, PARTS))
     return Estimate(value, error)
 
 
@@ -446,20 +451,23 @@ def _batch(f: RealFunction, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _exchanged(array: Array, pairs: int) -> Array:
     """An array over a batch with X and Y exchanged."""
-    shared, axes = array.ndim - 2 * pairs, range(array.ndim)
-    return array.transpose((*axes[:shared], *axes[shared + pairs :], *axes[shared : shared + pairs]))
+    axes = range(array.ndim)
+    return array.transpose((*axes[pairs : 2 * pairs], *axes[:pairs], *axes[2 * pairs :]))
 
 
-def _tiles(shape: tuple[int, ...], pairs: int) -> Iterator[tuple[slice, ...]]:
-    """Parts of a batch, of PAIRS members at most; with pairs without those that others are with X and Y exchanged."""
+def _tiles(shape: tuple[int, ...], pairs: int, parts: int = 1) -> Iterator[tuple[slice, ...]]:
+    """Parts of a batch, of PAIRS members at most; with pairs without those that others are with X and Y exchanged.
+
+    X and Y are cut into so many parts at least, so that of a few of them most lie on one side of the diagonal.
+    """
     steps: list[int] = []
-    for size in reversed(shape):
-        steps.insert(0, max(1, min(size, PAIRS // math.prod(steps))))
-    one, two = len(shape) - 2 * pairs, len(shape) - pairs
+    for k, size in reversed(list(enumerate(shape))):
+        most = -(-size // parts) if pairs and k in (0, pairs) else size
+        steps.insert(0, max(1, min(most, PAIRS // math.prod(steps))))
     for tile in product(*(_cuts(size, step) for size, step in zip(shape, steps, strict=True))):
-        later = slice(max(tile[one].start, tile[two].start), tile[two].stop) if pairs else slice(0, 1)
+        later = slice(max(tile[0].start, tile[pairs].start), tile[pairs].stop) if pairs else slice(0, 1)
         if later.start < later.stop:
-            yield (*tile[:two], later, *tile[two + 1 :]) if pairs else tile
+            yield (*tile[:pairs], later, *tile[pairs + 1 :]) if pairs else tile
 
 
 def _cut(array: Array, tile: tuple[slice, ...]) -> Array:
@@ -469,11 +477,11 @@ def _cut(array: Array, tile: tuple[slice, ...]) -> Array:
 
 
 def _diagonal(shape: tuple[int, ...], pairs: int) -> Mask:
-    """Where the last `pairs` indices are those before them, if these have the same ranges; everywhere without pairs."""
-    first, second = shape[len(shape) - 2 * pairs : len(shape) - pairs], shape[len(shape) - pairs :]
-    return (
-        np.eye(math.prod(first), dtype=bool).reshape(first + second) if pairs and first == second else np.ones((), bool)
-    )
+    """Where the first `pairs` indices are those after them, if these have the same ranges; everywhere without pairs."""
+    first, second = shape[:pairs], shape[pairs : 2 * pairs]
+    if not pairs or first != second:
+        return np.ones((), bool)
+    return np.eye(math.prod(first), dtype=bool).reshape(first + second + (1,) * (len(shape) - 2 * pairs))
 
 
 def _cuts(length: int, step: int) -> list[slice]:

@@ -245,7 +245,7 @@ class Numbers(Recursion[Value, IndexedValues]):
         equations = frozenset(form for form in same if form is not None)
         return IndexedValues.of_overlapping([(equations, found)], dict(ranges))
 
-    def _initial_at(self, name: str, position: Mapping[str, str], equal: Collection[str]) -> Value | None:
+    def _initial_at(self, name: str, position: Mapping[str, str], equal: Mapping[str, str]) -> Value | None:
         shape = self.netsor.families[name].shape
         check_memory([*shape, *(size for size, index in zip(shape, position, strict=True) if index not in equal)])
         found = self.initials[name].at(equal)
@@ -253,9 +253,10 @@ class Numbers(Recursion[Value, IndexedValues]):
             return None
         value, error = (Open(tuple(position.get(n) or f"{position[n[:-1]]}_" for n in part.axes), part.data)
                         for part in found)  # fmt: skip
-        bound = broadcast(error, value.axes, dict(zip(value.axes, value.data.shape, strict=True)))
+        axes = tuple(sorted(value.axes, key=lambda n: (n in equal.values(), n.endswith("_"))))  # as pairs are computed
+        bound = broadcast(error, axes, dict(zip(value.axes, value.data.shape, strict=True)))
         bound = bound if 0 in bound.strides else np.asarray(bound, order="C")  # in the order of the numbers
-        return Value.of(np.asarray(value.data, order="C"), value.axes, bound)
+        return Value.of(np.asarray(align(value, axes), order="C"), axes, bound)
 
     def _initial_blocks(self, name: str, position: Mapping[str, str], ranges: Ranges) -> Value:
         law = self.initials[name]

@@ -303,7 +303,7 @@ def renamed(form: Inner, names: Mapping[str, Affine]) -> Inner:
 
 
 def _paired_axes(used: Sequence[str]) -> tuple[tuple[str, ...], int]:
-    """The axes as (*others, *first copies, *second copies), and how many first copies have a second one."""
+    """The axes as (*first copies, *second copies, *others), and how many first copies have a second one."""
     first = tuple(name for name in used if f"{name}_" in used)
     second = tuple(f"{name}_" for name in first)
-    return (*(name for name in used if name not in (*first, *second)), *first, *second), len(first)
+    return (*first, *second, *(name for name in used if name not in (*first, *second))), len(first)
