@@ -210,7 +210,7 @@ def _by_laws(f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estim
             _exchanged(array, pairs)[tile] = part
             array[tile] = part
 
-    prepare(math.prod(batch))
+    COMPILED.prepare(math.prod(batch))
     threaded(fill, _tiles(batch, pairs, PARTS))
     return Estimate(value, error)
 
