@@ -44,7 +44,7 @@ ENOUGH = 1e-12
 PAIRS, LAWS = 1 << 15, 1 << 12  # pairs, and laws of one variable or pairs on panels, at once
 MANY = 1 << 12  # laws of mean 0 that are not looked through for equal ones
 SOME = 1 << 9  # laws of mean 0 from which tables pay
-TOGETHER, APART = 1 << 13, 1 << 10  # laws at once, and those of a function that differs among them
+TOGETHER, APART = 1 << 13, 1 << 9  # laws at once, and those of a function that differs among them
 # relative errors of laws up to this pass on as they are; what larger ones do is seen by differences
 PASSED = 1e-10
 PARTS = 4  # into which both sides of many pairs are cut
@@ -255,20 +255,23 @@ def _in_parts(
 
     What is held at once so does not grow with the draws.  None for fewer laws, and where the first index is of pairs.
     """
-    shape = np.broadcast_shapes(*(each.value.shape for each in arguments), *(f.shape for f in functions))
-    if len(shape) <= 2 * pairs or any(f.shape and f.part is None for f in functions):
+    shape, apart = np.broadcast_shapes(*(each.value.shape for each in arguments)), False
+    for f in functions:
+        if without_batch(f) is None:
+            shape, apart = _batch(f, shape), True
+    if len(shape) <= 2 * pairs or (apart and any(f.part is None for f in functions)):
         return None
-    own = [math.prod(f.shape) for f in functions]
-    laws, most = max(*own, *(each.value.size for each in law)), TOGETHER if max(own) == 1 else APART
+    laws, most = max(each.value.size for each in law), APART if apart else TOGETHER
+    laws = math.prod(shape) if apart else laws
     step = max(1, most * shape[0] // max(laws, 1))
     if step >= shape[0]:
         return None
 
     def part(cut: slice) -> Estimate:
         whole = (cut, *[slice(None)] * (len(shape) - 1))
-        known = {f: f if f.part is None else f.part(cut) for f in functions}
+        own = {f: f.part(cut) if apart and f.part else f for f in functions}
         return call(
-            [known[f] for f in functions], [Estimate(_cut(e.value, whole), _cut(e.error, whole)) for e in arguments]
+            [own[f] for f in functions], [Estimate(_cut(e.value, whole), _cut(e.error, whole)) for e in arguments]
         )
 
     cuts = _cuts(shape[0], step)

@@ -197,15 +197,17 @@ class _Octave(NamedTuple):
 @lru_cache(maxsize=256)
 def _octave(f: RealFunction, number: float) -> _Octave | None:
     """The series for deviations from 2**number to twice that; for 0, where the number is -inf."""
-    count = OCTAVE if np.isfinite(number) else 1
-    places = np.concatenate([np.cos(np.pi * (np.arange(count) + 0.5) / count), LOOKED_AT])
+    if number == -np.inf:
+        value = evaluate(f, np.zeros(1))
+        return _Octave(value[None], value**2, 0.0, math.sqrt(2), 8 * EPS) if np.isfinite(value).all() else None
+    places = np.concatenate([np.cos(np.pi * (np.arange(OCTAVE) + 0.5) / OCTAVE), LOOKED_AT])
     exact = hermite_series(lambda _: f, np.zeros(places.shape), 2.0 ** (number + (places + 1) / 2))
     if exact is None:
         return None
     scale = 1 / np.where(exact.norm > 0, exact.norm, 1.0)
     known = np.concatenate([exact.coefficients, exact.norm[None] ** 2])
-    waves = np.polynomial.chebyshev.chebvander(places, count - 1)
-    terms = known[:, :count] @ waves[:count] * (2 / count)
+    waves = np.polynomial.chebyshev.chebvander(places, OCTAVE - 1)
+    terms = known[:, :OCTAVE] @ waves[:OCTAVE] * (2 / OCTAVE)
     terms[:, 0] /= 2
     missed = np.square((terms @ waves.T - known) * scale)
     off = float(np.sqrt(missed[:-1].sum(axis=0) + missed[-1] * scale**2).max())

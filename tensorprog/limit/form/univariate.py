@@ -27,13 +27,13 @@ SWITCHES = ("<", "<=", ">", ">=", "==", "!=")
 NO_KINKS = np.zeros(0)
 
 
-def function(expr: Expr, scope: Scope, axes: tuple[str, ...]) -> RealFunction:
-    """An expression in FORMAL as a function, over a batch with the axes named.
+def function(expr: Expr, scope: Scope, axes: tuple[str, ...], part: slice = slice(None)) -> RealFunction:
+    """An expression in FORMAL as a function, over a batch with the axes named, or over a part of the first one.
 
     Shapes    the batch of the result has one axis per name; numbers in the expression broadcast against it
     """
-    found: RealFunction = _Functions(scope, axes).of(expr)
-    return found
+    found: RealFunction = _Functions(scope, axes, part).of(expr)
+    return replace(found, part=lambda cut: function(expr, scope, axes, cut))
 
 
 class TermsAndParity(NamedTuple):
@@ -153,13 +153,14 @@ def whole_number(value: Any) -> int | None:
 class _Functions(TermExpansion):
     """Expressions as functions, with all that is known of them."""
 
-    def __init__(self, scope: Scope, axes: tuple[str, ...]) -> None:
-        self.scope, self.axes = scope, axes
+    def __init__(self, scope: Scope, axes: tuple[str, ...], part: slice) -> None:
+        self.scope, self.axes, self.part = scope, axes, part
 
     def number(self, part: Expr) -> Array:
         """A part without the variable, over the batch."""
         value = evaluate(part, self.scope)
-        return np.asarray(align(value, self.axes) if value.axes else value.data, dtype=np.float64)
+        found = np.asarray(align(value, self.axes) if value.axes else value.data, dtype=np.float64)
+        return found[self.part] if found.ndim and len(found) > 1 else found
 
     def pieces(self, atom: Atom, params: Sequence[Array]) -> tuple[FunctionTerm, ...] | None:
         """A function of one argument as a sum of terms, if it is one."""

@@ -196,6 +196,7 @@ class DrawSource:
 
 
 FIRST_LOG2, AIM_LOG2, MAX_LOG2 = 9, 15, 18  # points per replicate: first, last without and with an accuracy asked for
+MORE_LOG2 = 3  # points at once, of those that seem to be needed: what is exact enough by then is read no more
 AIM = 1e-4  # error aimed at, relative where numbers exceed 1
 FEWEST = 2  # points per replicate, which has moments about its own mean
 STUCK = 0.97  # of the error before, or the other way round: points that matter change it more
@@ -254,7 +255,7 @@ def average(
             )
         steps = worst / target
         more = max(1, math.ceil(math.log2(steps) / 1.5)) if steps < math.inf else last
-        before, done, log2 = worst, 1 << log2, min(last, log2 + more)
+        before, done, log2 = worst, 1 << log2, min(last, log2 + min(more, MORE_LOG2))
 
 
 LOOKS, FEWEST_LOOKS = 64, 8  # draws
