@@ -200,7 +200,7 @@ def _by_laws(f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estim
     given = [np.reshape(a, (1,) * (len(batch) - a.ndim) + a.shape) for a in sides]
     given += [np.broadcast_to(array, batch) for array in (c.value, c.error)]
     value, error = np.empty(batch), np.empty(batch)
-    both = [(v, w), *((array, array) for array in given[6:])]
+    both = [given[:2], *((array, array) for array in given[6:])]
     pairs = pairs if all(np.array_equal(_exchanged(left, pairs), right) for left, right in both) else 0
 
     def fill(tile: tuple[slice, ...]) -> None:

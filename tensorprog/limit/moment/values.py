@@ -372,21 +372,45 @@ class Gathered(Value):
             if not places:
                 others.append(factor.summed((name,)))
                 continue
-            axis, form = places[0], forms[places[0]]
-            left = [index for index in form.indices if index != name]
-            ends = {f"{index}>": index for index in left}
-            if max(len(places), len(left)) > 1 or not set(factor.axes) <= {*left, name} or ends.keys() & forms.keys():
+            left = union(*([index for index in forms[axis].indices if index != name] for axis in places))
+            ends = {index: Affine.index(f"{index}>") for index in left}
+            if not set(factor.axes) <= {*left, name} or any(f"{index}>" in forms for index in left):
                 return super().summed(over)
-            lengths = [_length(ranges[index]) for index in left]
-            tables = np.zeros((2, known.shape[known.axes.index(axis)], *lengths))
-            at = align(affine_values(form, ranges), (*left, name)) - starts[axis]
-            at %= tables.shape[1]
-            for table, part in zip(tables, (factor.value, factor.error), strict=True):
-                np.add.at(table, (at, *(np.arange(n)[:, None] for n in lengths)), align(part, (*left, name)))
-            known = known.along(Value((axis, *ends), Estimate(*tables)))
-            for end, index in ends.items():
-                slots[end], starts[end] = Affine.index(index), ranges[index][0]
+            if len(places) == 1 and len(left) <= 1:
+                known = known.along(_table(factor, forms[places[0]], places[0], name, known, ranges, starts))
+            else:
+                known = _of_windows(known, factor, {axis: forms[axis] for axis in places}, name, ends, ranges, starts)
+            for index in left:
+                slots[f"{index}>"], starts[f"{index}>"] = Affine.index(index), ranges[index][0]
         return reduce(operator.mul, others, known.gather(slots, ranges, starts))
+
+
+def _table(
+    factor: Value, form: Affine, axis: str, name: str, known: Value, ranges: Ranges, starts: Mapping[str, int]
+) -> Value:
+    """The matrix of a sum over an index, of an axis that is read at a form of this index and of one more at most."""
+    left = [index for index in form.indices if index != name]
+    lengths = [_length(ranges[index]) for index in left]
+    tables = np.zeros((2, known.shape[known.axes.index(axis)], *lengths))
+    at = (align(affine_values(form, ranges), (*left, name)) - starts[axis]) % tables.shape[1]
+    for table, part in zip(tables, (factor.value, factor.error), strict=True):
+        np.add.at(table, (at, *(np.arange(n)[:, None] for n in lengths)), align(part, (*left, name)))
+    return Value((axis, *(f"{index}>" for index in left)), Estimate(*tables))
+
+
+def _of_windows(
+    known: Value, factor: Value, forms: Mapping[str, Affine], name: str, ends: Mapping[str, Affine], ranges: Ranges,
+    starts: Mapping[str, int],
+) -> Value:  # fmt: skip
+    """The sum over an index of axes that are read at forms of it, one value of the index after the other."""
+    spans = {**ranges, **{f"{index}>": ranges[index] for index in ends}}
+
+    def window(value: int) -> Value:
+        at = {**ends, name: Affine((), value)}
+        read = known.gather({axis: form.at(at) for axis, form in forms.items()}, spans, starts)
+        return read * factor.gather(at, spans, _starts(ranges))
+
+    return reduce(operator.add, map(window, range(*ranges[name])))
 
 
 def _length(span: Range) -> int:
