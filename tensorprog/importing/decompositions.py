@@ -17,7 +17,7 @@ AS_TORCH = (  # what torch itself writes out well
     *("float_power", "frobenius_norm", "ger", "glu", "gru_cell", "hardtanh", "inner", "linalg_matmul"),
     *("linalg_multi_dot", "linalg_norm", "linalg_vecdot", "linalg_vector_norm", "lstm_cell", "masked_fill", "mish"),
     *("norm", "outer", "pixel_shuffle", "pixel_unshuffle", "relu6", "repeat", "rnn_relu_cell", "rnn_tanh_cell", "roll"),
-    *("rsub", "t", "tensordot", "tile", "tril", "triu", "unbind"),
+    *("rsub", "t", "take_along_dim", "tensordot", "tile", "tril", "triu", "unbind"),
 )
 
 
@@ -195,6 +195,24 @@ def _masked(x: Any, given: Sequence[Any], value: Any, *_: Any) -> Any:
     return torch.where(given[0].reshape(*given[0].shape, *[1] * (x.dim() - given[0].dim())), value.reshape(()), x)
 
 
+def _at(ids: Any, size: int, like: Any) -> Any:
+    """Ones where an index is 0, 1, .., on an axis of their own at the front."""
+    return (ids.unsqueeze(0) == torch.arange(size).reshape(-1, *[1] * ids.dim())).to(like.dtype)
+
+
+def _gathered(x: Any, dim: int, ids: Any, **_: Any) -> Any:
+    """Entries of an axis by fixed places, which may differ along other axes, as relative positions are read (DeBERTa)."""
+    moved = x.transpose(0, dim).unsqueeze(1)
+    return (_at(ids.transpose(0, dim), x.shape[dim], x) * moved).sum(0).transpose(0, dim)
+
+
+def _scattered(x: Any, dim: int, ids: Any, given: Any, **_: Any) -> Any:
+    """Entries added to those of an axis at fixed places, as messages along the edges of a graph are."""
+    ids = ids if ids.dim() == given.dim() else ids.reshape([-1 if k == dim % x.dim() else 1 for k in range(x.dim())])
+    moved = (_at(ids.transpose(0, dim), x.shape[dim], given) * given.transpose(0, dim).unsqueeze(0)).sum(1)
+    return x + moved.transpose(0, dim)
+
+
 def _in_groups(kind: Callable[..., Any]) -> Callable[..., Any]:
     """Convolutions of several groups of channels, side by side; of one channel each they have a rule."""
 
@@ -276,6 +294,9 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.cosine_similarity.default: lambda x, y, dim=1, eps=1e-8: (
             torch.nn.functional.normalize(x, dim=dim, eps=eps) * torch.nn.functional.normalize(y, dim=dim, eps=eps)
         ).sum(dim),
+        aten.gather.default: _gathered,
+        aten.scatter_add.default: _scattered,
+        aten.index_add.default: _scattered,
         aten.conv1d.default: _in_groups(torch.conv1d),
         aten.conv2d.default: _in_groups(torch.conv2d),
         aten.flip.default: _flipped,

@@ -36,6 +36,12 @@ SAME: dict[str, Callable[[Any, Any], Any]] = {  # of two tensors (2, 3, 4)
     "instances": lambda x, y: F.instance_norm(x),
     "entries by lists": lambda x, y: x[:, PLACES.view(2, 2)].sum() + x[torch.tensor([[1], [0]]), PLACES] @ y[0].T,
     "the diagonal": lambda x, y: x[..., torch.arange(3), torch.arange(3)],
+    "gathered": lambda x, y: (
+        x.gather(1, PLACES.view(1, 4, 1).expand(2, 4, 4)) + x.take_along_dim(PLACES.view(1, 4, 1), -2)
+    ),
+    "added at places": lambda x, y: (
+        x.index_add(-2, PLACES[:3], y) + x.scatter_add(1, PLACES[:3, None].expand(2, 3, 4), y)
+    ),
     "masked": lambda x, y: changed(x),
     "side by side": lambda x, y: torch.hstack([x, y]) + torch.vstack([x, y])[:2].tile(1, 2, 1),
     "convolutions in groups": lambda x, y: (
