@@ -201,7 +201,7 @@ def _at(ids: Any, size: int, like: Any) -> Any:
 
 
 def _gathered(x: Any, dim: int, ids: Any, **_: Any) -> Any:
-    """Entries of an axis by fixed places, which may differ along other axes, as relative positions are read (DeBERTa)."""
+    """Entries of an axis by fixed places, which may differ along other axes, as in DeBERTa."""
     moved = x.transpose(0, dim).unsqueeze(1)
     return (_at(ids.transpose(0, dim), x.shape[dim], x) * moved).sum(0).transpose(0, dim)
 
