@@ -158,8 +158,8 @@ class LayerDraws:
         for start in range(first, last) if isinstance(recursion, Conditioned) else (first,):
             stop = start + 1 if isinstance(recursion, Conditioned) else last  # of draws a layer is known by itself
             local = recursion.over(whole | {layer: (start, stop)})
-            own = names | ({layer: Affine((), start), f"{layer}_": Affine((), start)} if stop == start + 1 else {})
-            moment = recursion.settle(recursion.between(name, name, own, local)).read(own, local)
+            at = names | ({layer: Affine((), start), f"{layer}_": Affine((), start)} if stop == start + 1 else {})
+            moment = recursion.settle(recursion.between(name, name, at, local)).read(at, local)
             found = moment.at(places | {layer: _along(np.arange(start, stop), 1, len(order) + 3)})
             shape = (draws, stop - start, *(ranges[k][1] - ranges[k][0] for k in order[1:]), tokens, tokens)
             parts.append([np.broadcast_to(part, shape) for part in (found.value, found.error)])

@@ -641,7 +641,7 @@ class Latest(IndexedValues):
     Raises    PassedError
     """
 
-    def read(self, names: Mapping[str, Affine], ranges: Ranges) -> IndexedValues:
+    def read(self, names: Mapping[str, Affine], ranges: Ranges) -> IndexedValues:  # type: ignore[override]
         """The same at affine forms of other indices."""
         for name, (start, stop) in self.ranges.items():
             low, high = names[name].span(ranges) if name in names else (start, stop)
