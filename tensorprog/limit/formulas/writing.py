@@ -19,14 +19,12 @@ from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Dot, Initial, MatMul, Statement, Table
 from tensorprog.limit.form.definitions import Corrected, Onsager
 from tensorprog.limit.formulas.conversion import written
-from tensorprog.limit.formulas.expectation import Expectation
-from tensorprog.limit.formulas.nodes import Entry, Named, Score, affine, index_symbol, outermost, readable
+from tensorprog.limit.formulas.nodes import Entry, Named, Score, affine, index_symbol, readable
 from tensorprog.limit.formulas.recursion import FormulaRecursion, IndexedFormulas
 
 __all__ = ["NOTATION", "blocks", "cases_latex", "cases_text", "document", "escaped", "law_json", "law_text", "tex_name"]
 
 LONG = 80  # characters of a formula beyond which those of earlier lines keep their names
-SHORT = 14  # of a moment that needs no letter of its own
 GREEK = (
     " alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi "
     "omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega "
@@ -128,10 +126,10 @@ def _cases(formulas: FormulaRecursion, names: tuple[str, ...], cases: IndexedFor
     return found
 
 
-def _definitions(formulas: FormulaRecursion, cases: Iterable[Case], written: set[Any]) -> Iterator[list[Any]]:
-    """The names that formulas use, and those they use in turn, but for those `written` already.
+def _definitions(formulas: FormulaRecursion, cases: Iterable[Case], written: set[Any]) -> Iterator[Any]:
+    """The names that formulas use, and those they use in turn, but for those `written` already, each as an equation.
 
-    Each as an equation, with those of the letters in it.
+    Expectations whose closed forms are long stay.
     """
     waiting = [value for _, value in cases]
     while waiting:
@@ -143,30 +141,8 @@ def _definitions(formulas: FormulaRecursion, cases: Iterable[Case], written: set
             families, symbols, value = formulas.definitions[name]
             positions = pair_names(formulas, families)
             value, short = (readable(found, positions) for found in (value, formulas.shallow(value)))
-            letters: dict[Any, Any] = {}
-            if len(text(short)) > LONG:
-                nodes = [node for node in outermost(value) if isinstance(node, Expectation)]
-                short = value.xreplace({node: _lettered(formulas, node, letters) for node in nodes})
-            lines = [(readable(Entry(name, *symbols), positions), short), *((new, old) for old, new in letters.items())]
-            waiting += [right for _, right in lines]
-            yield [sp.Eq(*line, evaluate=False) for line in lines]
-
-
-def _lettered(formulas: FormulaRecursion, node: Expectation, letters: dict[Any, Any]) -> Any:
-    """The expectation, closed if it has a closed form, with letters for long means, variances and covariances."""
-    factors, means, cov = map(formulas.shallow, node.args)
-    size = range(len(means))
-
-    def letter(moment: Any, name: str) -> Any:
-        if moment not in letters and len(text(moment)) > SHORT:
-            taken = {*formulas.netsor.constant, *map(str, letters.values())}
-            free = next(new for new in (f"{name}_{k}" for k in range(1, len(taken) + 2)) if new not in taken)
-            letters[moment] = sp.Symbol(free, real=True, positive=True if name == "v" else None)
-        return letters.get(moment, moment)
-
-    rows = [[letter(cov[min(a, b)][max(a, b)], "v" if a == b else "c") for b in size] for a in size]
-    short = Expectation.of(factors, [letter(mean, "m") for mean in means], rows)
-    return short if isinstance(Expectation.of(factors, means, cov).closed(), Expectation) else short.closed()
+            waiting.append(value if len(text(short)) > LONG else short)
+            yield sp.Eq(readable(Entry(name, *symbols), positions), waiting[-1], evaluate=False)
 
 
 # ---- text and JSON --------------------------------------------------------------------------------------------------
@@ -181,9 +157,8 @@ def cases_text(
     for equations, value in found:
         otherwise = "   otherwise" if len(found) > 1 else ""
         lines.append(text(value) + (f"   where {' and '.join(map(text, equations))}" if equations else otherwise))
-    for line, *letters in _definitions(formulas, found, set() if written is None else written):
-        lines.append(f"with {text(line)}" + (f"   where {', '.join(map(text, letters))}" if letters else ""))
-    return "\n".join(lines)
+    definitions = _definitions(formulas, found, set() if written is None else written)
+    return "\n".join([*lines, *(f"with {text(line)}" for line in definitions)])
 
 
 def _means_and_covariances(formulas: FormulaRecursion, name: str) -> dict[str, tuple[tuple[str, ...], IndexedFormulas]]:
@@ -244,9 +219,8 @@ def _formula(
     )
     value = tex(found[0][1]) if len(found) == 1 else rf"\begin{{cases}} {rows} \end{{cases}}"
     yield rf"\[ {left} = {value} \]"
-    for line, *letters in _definitions(formulas, found, written):
-        yield from ("with", rf"\[ {tex(line)} \]", *(["where"] if letters else []))
-        yield from (rf"\[ {tex(letter)} \]" for letter in letters)
+    for line in _definitions(formulas, found, written):
+        yield from ("with", rf"\[ {tex(line)} \]")
 
 
 CLAUSES = {
