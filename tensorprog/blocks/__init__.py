@@ -187,16 +187,13 @@ def judgement_text(entry: Judgement) -> str:
     return "\n".join([head, *(f"        {label:<5} {text}" for label, text in entry.said)])
 
 
-def _grid(block: Grid) -> str:
-    plain = aligned(block.header, block.rows, block.text_columns)
-    return "\n".join(filter(None, (block.title, plain, block.note)))
-
-
 RULES: dict[type, Callable[[Any], str]] = {
     Heading: lambda block: f"\n{block.text}\n",
     Paragraph: lambda block: "".join([f"{block.label:<8}" if block.label else "", *block.words]),
     Code: lambda block: block.text,
-    Grid: _grid,
+    Grid: lambda block: "\n".join(
+        filter(None, (block.title, aligned(block.header, block.rows, block.text_columns), block.note))
+    ),
     Judgements: lambda block: "\n".join(map(judgement_text, block.entries)),
     Mathematics: lambda block: "\n".join(" ".join(line.split()) for line in block.lines),
     Picture: lambda block: f"[{block.label}]",

@@ -514,7 +514,11 @@ class Backward:
                 beyond[index] = form
         if beyond and not self._reads_beyond(value, beyond, solved, wrapped):
             occurring = dict.fromkeys([*free_indices(value), *(i for f in reading.slots for i in f.indices)])
-            value = self._copied(value, name, [index for index in occurring if index in self.own])
+            # a family with this value over all the indices can be read beyond their ranges
+            over, vector = [index for index in occurring if index in self.own], self.vector(value)
+            found, given = self._added(f"part_{name}", over, vector, self._width(value) if vector else "")
+            self.body.append(Nonlin(_named(found, given), self.settled(value, given)))
+            value = found
             assert self._reads_beyond(value, beyond, solved, wrapped)
         rest_of = [
             index
@@ -525,13 +529,6 @@ class Backward:
         if conditions:
             value = Call("where", (_joined("logical_and", conditions), value, Number(0)))
         return Reduction("sum", tuple(rest_of), value) if rest_of else value
-
-    def _copied(self, value: Expr, name: str, indices: Sequence[str]) -> Variable:
-        """A family with this value over all the indices, so that it can be read beyond their ranges."""
-        vector = self.vector(value)
-        found, given = self._added(f"part_{name}", indices, vector, self._width(value) if vector else "")
-        self.body.append(Nonlin(_named(found, given), self.settled(value, given)))
-        return found
 
     def _reads_beyond(
         self, value: Expr, beyond: Mapping[str, Affine], solved: Mapping[str, Affine], wrapped: Collection[str]

@@ -52,7 +52,10 @@ def adjoint(netsor: Netsor) -> Netsor:
     occurring |= {*source.index, *(name for vector in made.initial for name in vector.indices)}
     indices = tuple(index for name, index in made.indices.items() if name in occurring)
     names = replace(source, indices=indices).names
-    statements = [_canonical(statement, names) for statement in (*source.body, *kept)]
+    statements = [  # expressions as their texts read
+        replace(s, expr=parse_expression(str(s.expr), names)) if isinstance(s, Nonlin) else s
+        for s in (*source.body, *kept)
+    ]
     parts: dict[str, Any] = {
         **source.parts,
         "name": f"{source.name}_gradients",
@@ -156,13 +159,6 @@ def _read_as(statement: Statement, change: Mapping[str, Callable[[Variable], Var
         return change[reference.name](reference) if reference.name in change else reference
 
     return mapped(statement, lambda expr: replace_variables(expr, put))
-
-
-def _canonical(statement: Statement, names: Any) -> Statement:
-    """The statement with its expression as its text reads."""
-    if not isinstance(statement, Nonlin):
-        return statement
-    return replace(statement, expr=parse_expression(str(statement.expr), names))
 
 
 def _used(body: Sequence[Statement], names: Collection[str]) -> list[Statement]:

@@ -89,10 +89,6 @@ def _call(name: str) -> Callable[[Expr, TracedCall], Expr]:
     return lambda x, _: call(name, x)
 
 
-def _gelu(x: Expr, operation: TracedCall) -> Expr:
-    return call("gelu" if operation.plain(1, "approximate", "none") == "none" else "gelu_tanh", x)
-
-
 def _clip(x: Expr, operation: TracedCall) -> Expr:
     low, high = operation.plain(1, "min"), operation.plain(2, "max")
     low = -math.inf if low is None else low
@@ -108,7 +104,7 @@ def _softplus(x: Expr, operation: TracedCall) -> Expr:
 RULES.update({name: _function(_call(name)) for name in PLAIN})
 RULES.update(
     {
-        "gelu": _function(_gelu),
+        "gelu": _function(lambda x, c: call("gelu" if c.plain(1, "approximate", "none") == "none" else "gelu_tanh", x)),
         "softplus": _function(_softplus),
         "leaky_relu": _function(lambda x, c: call("leaky_relu", x, Number(c.plain(1, "negative_slope", 0.01)))),
         "elu": _function(lambda x, c: call("elu", x, Number(c.plain(1, "alpha", 1.0)))),
