@@ -4,7 +4,7 @@ The *cell* is the unit of everything: one choice of the constants swept, one wid
 follows from the seed and from what the cell itself is, so its numbers do not depend on the other cells or on who draws
 them.  A sweep on disk is one small file for each finished cell, then the whole as netCDF and CSV:
 
-    cells/<digest>.json    a cell's numbers, beside everything that they depend on; the digest is that of the latter
+    cells/<digest>.json    a cell's numbers, and everything that they depend on, whose digest it is; a digest of both
     lock                   held by the process that writes
 
 Files appear whole or not at all: a sweep that was stopped goes on, and one with more widths, repeats or values computes
@@ -20,7 +20,6 @@ import math
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
@@ -28,7 +27,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import fields
 from functools import cache, partial
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -64,7 +62,6 @@ from tensorprog.version import __version__, libraries
 __all__ = ["no_limit", "summary", "sweep", "tables"]
 
 MAX_WIDTH, MAX_INT32 = 10**7, 2**31 - 1  # the latter: the largest whole number that netCDF 3 holds
-LARGEST = sys.float_info.max
 AXES = ("width", "repeat", "variable")
 NUMBERS = tuple(field.name for field in fields(Row) if field.type in ("int", "float"))  # of a cell
 DISTANCES = ("kl_precise", "kl", "ks")  # in tables
@@ -198,35 +195,25 @@ def _known(folder: Path | None, cell: str, identity: dict[str, Any], measure: Ca
     """The numbers of each variable, None where one does not exist, and why there is no limit: from the disk, or worked
     out and written there.
     """
-    text = json.dumps(identity, sort_keys=True)
-    file = None if folder is None else folder / "cells" / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+    file = None if folder is None else folder / "cells" / f"{_digest(identity)[:32]}.json"
     if file is not None and file.exists():
         fix = "remove it, and this cell is drawn again"
         with writing(file, fix):
             found = read_json(file, fix)
-        if not _sound(found, identity):
+        known = found.get("known") if isinstance(found, dict) else None
+        if not isinstance(known, dict) or found.get("digest") != _digest([identity, known]):
             raise fail(f"{file} is damaged", fix=fix)
-        return dict(found)
+        return known
     numbers, refused = measure()
     known = {"cell": cell, "numbers": numbers, "refused": refused}
     if file is not None:
-        write_text(file, json.dumps(known | {"identity": identity}, indent=1) + "\n")
+        told = {"known": known, "identity": identity, "digest": _digest([identity, known])}
+        write_text(file, json.dumps(told, indent=1) + "\n")
     return known
 
 
-def _sound(found: Any, identity: dict[str, Any]) -> bool:
-    """Whether a cell on disk has the numbers that its identity speaks of."""
-    keys = {"cell", "numbers", "refused", "identity"}
-    if not isinstance(found, dict) or found.keys() != keys or json.dumps(found["identity"]) != json.dumps(identity):
-        return False
-    if not isinstance(found["cell"], str) or not isinstance(found["refused"], str):
-        return False
-    rows = found["numbers"] if isinstance(found["numbers"], dict) else {}
-    return list(rows) == identity["variables"] and all(
-        isinstance(row, dict) and list(row) == identity["numbers"]
-        and all(type(value) in (int, float, NoneType) and abs(value or 0) <= LARGEST for value in row.values())
-        for row in rows.values()
-    )  # fmt: skip
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def _measured(

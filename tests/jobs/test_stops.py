@@ -128,7 +128,7 @@ def test_a_killed_sweep_goes_on_bit_for_bit(
     assert len(cells) == finished
     assert not Path("a/sweep.nc").exists()
     for path in cells:
-        assert json.loads(path.read_text())["numbers"]
+        assert json.loads(path.read_text())["known"]["numbers"]
     known = {path: path.stat().st_mtime_ns for path in cells}
     numbers, names = unbroken
     assert sweep("a") == numbers
