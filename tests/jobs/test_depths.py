@@ -71,6 +71,18 @@ def arc_cosine(c: float) -> float:
     return float((np.sqrt(1 - c * c) + (np.pi - np.arccos(c)) * c) / np.pi)
 
 
+@pytest.mark.parametrize("shared", [(), ("W1", "W2"), ("WV",)])
+def test_layers_are_the_same_however_few_draws_have_room(shared: tuple[str, ...], tmp_path: Path) -> None:
+    """Moments of one layer at a time are kept then, unless layers share weights."""
+    text = PRENORM
+    for name in shared:
+        text = text.replace(f"{name}[t", f"{name}[").replace(f"{name}[]", name).replace(f"{name}[,", f"{name}[")
+    netsor = program(text, tmp_path)
+    whole, few = (tp.depth(netsor, "x", to=3, draws=64, max_memory=m) for m in ("1GiB", "1MiB"))
+    for name in whole.data_vars:
+        np.testing.assert_allclose(few[name], whole[name], rtol=1e-3 if name.endswith("_error") else 1e-12, atol=1e-12)
+
+
 def test_a_relu_network_follows_the_arc_cosine_map(tmp_path: Path) -> None:
     found = tp.depth(program(RELU, tmp_path), "z", to=30)
     c = 0.25
