@@ -16,10 +16,9 @@ from tensorprog.blocks.html import Shown
 from tensorprog.language.atoms.declared import check_sketch, declared_function
 from tensorprog.language.errors import NotCompiledError, OutsideError, ProgramError, fail, need_package
 from tensorprog.language.files import whole, writing
-from tensorprog.language.formats import label, members
+from tensorprog.language.formats import label, members, name_of
 from tensorprog.limit.law.heads import InfiniteHeads
 from tensorprog.limit.law.law import NumericLaw
-from tensorprog.limit.law.marginals import check_order
 from tensorprog.limit.law.summary import blocks_of
 
 if TYPE_CHECKING:
@@ -103,14 +102,11 @@ class Law(NumericLaw, Shown):
 
     # -- finite widths ----------------------------------------------------------------------------------------------
 
-    def correction(
-        self, quantity: str, name: str, other: str | None = None, *, order: int = 4, draws: int = 2**15, seed: int = 0
-    ) -> tuple[float, float]:
+    def correction(self, quantity: str, name: str, *, draws: int = 2**15, seed: int = 0) -> tuple[float, float]:
         """The first order in 1/n and its error, (a, error): quantity = limit + a/n + O(1/n**2).
 
-        `quantity` is "mean", "variance", "kurtosis", "moment" (central, of this `order`) of one member such as "y[0]",
-        or "covariance" of two.  An asymptotic expansion, not a bound: it says nothing of small n.  Other widths are
-        their multiples of n.
+        `quantity` is "mean", "variance" or "kurtosis" of one member such as "y[0]".  An asymptotic expansion, not a
+        bound: it says nothing of small n.  Other widths are their multiples of n.
 
         Accuracy  Student's t at 99.9 % times the standard error over `draws` draws
         Raises    NotCompiledError where the first order is not known: coordinate vectors, functions that jump, scores
@@ -119,14 +115,20 @@ class Law(NumericLaw, Shown):
         """
         from tensorprog.results.expansion import correction
 
-        names = self._members_asked(quantity, name, other)
+        self._one(name)
         with self.budget.within():
-            return correction(self.netsor, quantity, names, check_order(order), draws, seed)[1]
+            return correction(self.netsor, quantity, name_of(name), draws, seed)[1]
 
     def width_for(
-        self, quantity: str, name: str, other: str | None = None, *, within: float = 0.01, relative: bool = True,
-        order: int = 4, draws: int = 2**15, seed: int = 0,
-    ) -> int:  # fmt: skip
+        self,
+        quantity: str,
+        name: str,
+        *,
+        within: float = 0.01,
+        relative: bool = True,
+        draws: int = 2**15,
+        seed: int = 0,
+    ) -> int:
         """The n from which the first order in 1/n of a quantity is at most `within`, of its limit if `relative`.
 
         That is (abs(a) + error) / within for (a, error) of `correction`, rounded up; an asymptotic expansion, not a
@@ -136,20 +138,14 @@ class Law(NumericLaw, Shown):
         """
         from tensorprog.results.expansion import correction
 
-        names = self._members_asked(quantity, name, other)
+        self._one(name)
         if isinstance(within, bool) or not isinstance(within, int | float) or not 0 < within < math.inf:
             raise fail(f"within is a positive number, not {within!r}")
         with self.budget.within():
-            limit, (value, error) = correction(self.netsor, quantity, names, check_order(order), draws, seed)
+            limit, (value, error) = correction(self.netsor, quantity, name_of(name), draws, seed)
         if relative and not abs(limit) > 0:
-            raise fail(f"the limit of the {quantity} of {' and '.join(names)} is 0", fix="relative=False")
+            raise fail(f"the limit of the {quantity} of {name} is 0", fix="relative=False")
         return max(1, math.ceil((abs(value) + error) / (within * (abs(limit) if relative else 1.0))))
-
-    def _members_asked(self, quantity: str, name: str, other: str | None) -> list[str]:
-        names = [name] if other is None else [name, other]
-        for each in names:
-            self._one(each)
-        return names
 
     # -- files --------------------------------------------------------------------------------------------------
 

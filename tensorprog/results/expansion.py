@@ -8,7 +8,7 @@ scalars of a program with a few more statements, whose second differences `limit
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tensorprog.gaussian.several import standard_errors
 from tensorprog.language.averages import unused, with_averages
 from tensorprog.language.errors import NotCompiledError, ProgramError, check_count
-from tensorprog.language.expr import Call, Expr, Variable
+from tensorprog.language.expr import Variable
 from tensorprog.language.ir import Netsor, Nonlin
 from tensorprog.language.parse import parse_target
 from tensorprog.limit.draw.factors import Streams
@@ -31,7 +31,7 @@ __all__ = ["QUANTITIES", "FirstOrder", "correction", "first_order", "first_order
 
 Array = NDArray[Any]
 Numbers = Mapping[str, Array]
-QUANTITIES = ("mean", "variance", "kurtosis", "moment", "covariance")
+QUANTITIES = {"mean": 1, "variance": 2, "kurtosis": 4}  # with the highest of the moments that they are made of
 GROUPS = 16  # of draws, whose spread is the error
 STEP = 2.0**-11
 DRAWS = 1 << 15
@@ -80,17 +80,17 @@ class MemberMoments:
 
 
 class FirstOrder:
-    """First orders in 1/n of the moments, up to an order, of some expressions in vectors, or of a scalar.
+    """First orders in 1/n of the moments, up to an order, of a member of a vector, or of a scalar.
 
     Raises    NotCompiledError where the first order in 1/n is not known
     """
 
-    def __init__(self, netsor: Netsor, probes: Sequence[Expr], order: int) -> None:
+    def __init__(self, netsor: Netsor, member: Variable, order: int) -> None:
         self.order = order
-        whole, self.probes = _with_probes(netsor, probes, order)
-        wanted = dict.fromkeys(name for probe in self.probes for name in probe.read)
-        self.layers = Moved(whole, tuple(wanted), NUMBERS)
-        self.layers.wanted = tuple(wanted)
+        whole, self.probe = _with_probe(netsor, member, order)
+        wanted = tuple(dict.fromkeys(self.probe.read))
+        self.layers = Moved(whole, wanted, NUMBERS)
+        self.layers.wanted = wanted
         self.behind = NumericRecursion(netsor, True, NUMBERS).layered
 
     def first(
@@ -109,7 +109,7 @@ class FirstOrder:
     def groups(self, draws: int, seed: int, step: float = STEP) -> Array:
         """Means and second differences of the moments in each group of draws.
 
-        Shapes    (groups, 2, probes, order)
+        Shapes    (groups, 2, order)
         """
         each = max(1, -(-draws // GROUPS))
         at_once = max(1, min(each, BLOCK, NUMBERS // (GROUPS * self.layers.width)))
@@ -118,9 +118,9 @@ class FirstOrder:
             size = GROUPS * min(at_once, each - done)
             values = self.layers.at_steps(Streams(self.layers.sources, size, seed, number), steps)
             limit, more, less = (
-                np.array([probe.moments({name: value[k] for name, value in values.items()}, self.order)
-                          for probe in self.probes]) for k in range(len(steps))
-            )  # fmt: skip
+                self.probe.moments({name: value[k] for name, value in values.items()}, self.order)
+                for k in range(len(steps))
+            )
             found = np.array([limit, (more + less - 2 * limit) / (2 * step**2)])
             total = total + found.reshape(*found.shape[:-1], GROUPS, -1).sum(axis=-1)
         return np.moveaxis(total, -1, 0) / each
@@ -141,33 +141,25 @@ def first_order(groups: Array, quantity: Callable[[Array], Any]) -> tuple[float,
     return float(each.mean()), float(standard_errors(each))
 
 
-def _with_probes(netsor: Netsor, probes: Sequence[Expr], order: int) -> tuple[Netsor, list[MemberMoments]]:
-    """The program with the scalars that moments of some expressions are made of."""
-    if isinstance(probes[0], Variable) and netsor.families[probes[0].name].kind == "scalar":
-        family = netsor.families[probes[0].name]
-        index = tuple(slot.offset - start for slot, (start, _) in zip(probes[0].slots, family.ranges, strict=True))
-        return netsor, [MemberMoments(scalar=family.name, index=index)]
+def _with_probe(netsor: Netsor, member: Variable, order: int) -> tuple[Netsor, MemberMoments]:
+    """The program with the scalars that moments of a member are made of."""
+    family = netsor.families[member.name]
+    if family.kind == "scalar":
+        index = tuple(slot.offset - start for slot, (start, _) in zip(member.slots, family.ranges, strict=True))
+        return netsor, MemberMoments(scalar=member.name, index=index)
     taken = {*netsor.families, *netsor.index, *netsor.constant, *dict(netsor.fixed_widths)}
     taken |= {width for width, *_ in netsor.widths}
-    targets = [Variable(unused(f"probe{k}", taken)) for k in range(len(probes))]
-    body = (*netsor.body, *(Nonlin(target, expr) for target, expr in zip(targets, probes, strict=True)))
-    larger = replace(netsor, body=body, outputs=tuple(target.name for target in targets))
-    variance: Mapping[str, str] = {}
-    mean: Mapping[str, str] = {target.name: target.name for target in targets}
+    target = Variable(unused("probe", taken))
+    larger = replace(netsor, body=(*netsor.body, Nonlin(target, member)), outputs=(target.name,))
+    variance, mean = "", target.name
     with suppress(NotCompiledError):
         given = with_conditional(larger)
-        larger, variance, mean = given.netsor, given.variance, {**given.mean, **{name: name for name in given.refused}}
-    scalar = {name: found for name, found in mean.items() if larger.families[found].kind == "scalar"}
-    powers = {
-        f"power{k}{name}": mean[name] + (f"**{k}" if k > 1 else "")
-        for name in mean
-        if name not in scalar
-        for k in range(1, order + 1)
-    }
+        larger, variance, mean = given.netsor, given.variance[target.name], given.mean.get(target.name, "")
+    if mean and larger.families[mean].kind == "scalar":
+        return larger, MemberMoments(variance, scalar=mean)
+    powers = {f"power{k}": mean + (f"**{k}" if k > 1 else "") for k in range(1, order + 1)} if mean else {}
     added = with_averages(larger, powers)
-    names = [target.name for target in targets]
-    own = {name: tuple(added.families[key] for key in powers if key.endswith(name)) for name in names}
-    return added.netsor, [MemberMoments(variance.get(name, ""), own[name], scalar.get(name, "")) for name in names]
+    return added.netsor, MemberMoments(variance, tuple(added.families.values()))
 
 
 def first_orders(netsor: Netsor, name: str, draws: int) -> dict[str, tuple[float, float]] | None:
@@ -175,42 +167,26 @@ def first_orders(netsor: Netsor, name: str, draws: int) -> dict[str, tuple[float
 
     Raises    NotCompiledError where they are not known
     """
-    order = FirstOrder(netsor, [parse_target(name, netsor.names)], 4)
+    order = FirstOrder(netsor, parse_target(name, netsor.names), 4)
     if order.behind or order.layers.width > QUICK:
         return None
-    groups, functions = order.groups(draws, 0), _functions(4)
-    known = ("variance", "kurtosis") if functions["variance"](groups.mean(axis=0)[0]) > 0 else ("variance",)
-    return order.first(groups, {name: functions[name] for name in known}, 0)
+    groups = order.groups(draws, 0)
+    known = ("variance", "kurtosis") if FUNCTIONS["variance"](groups.mean(axis=0)[0]) > 0 else ("variance",)
+    return order.first(groups, {name: FUNCTIONS[name] for name in known}, 0)
 
 
 def correction(
-    netsor: Netsor, quantity: str, names: Sequence[str], order: int, draws: int = DRAWS, seed: int = 0
+    netsor: Netsor, quantity: str, name: str, draws: int = DRAWS, seed: int = 0
 ) -> tuple[float, tuple[float, float]]:
-    """A quantity of one member, or of two, in the limit, as an average over the draws; and the a of limit + a/n, with
-    its error.
+    """A quantity of one member in the limit, as an average over the draws; and the a of limit + a/n, with its error.
 
     Raises    ProgramError for an unknown quantity, NotCompiledError where the first order is not known
     """
-    asked = 2 if quantity == "covariance" else 1
     if quantity not in QUANTITIES:
         raise ProgramError(f"the quantities are {', '.join(QUANTITIES)}, not {quantity!r}")
-    if len(names) != asked:
-        raise ProgramError(f"a {quantity} is of {('one variable', 'two variables')[asked - 1]}, not of {len(names)}")
-    if quantity == "covariance" and names[0] == names[1]:
-        quantity, names = "variance", names[:1]
-    members = [parse_target(name, netsor.names) for name in names]
-    probes: list[Expr] = [*members]
-    if quantity == "covariance":
-        scalars = [name for name, v in zip(names, members, strict=True) if netsor.families[v.name].kind == "scalar"]
-        if scalars:
-            raise NotCompiledError(f"the first order in 1/n of covariances of scalars ({', '.join(scalars)})")
-        probes = [Call(atom, tuple(members)) for atom in ("add", "subtract")]
-    highest = {"mean": 1, "variance": 2, "covariance": 2, "kurtosis": 4}.get(quantity, order)
-    moved = FirstOrder(netsor, probes, highest)
-    functions = _functions(order)
-    function = functions[quantity]
-    if quantity == "kurtosis" and not functions["variance"](moved.groups(GROUPS, 1).mean(axis=0)[0]) > 0:
-        raise ProgramError(f"{names[0]} is a constant: its variance is 0, and it has no kurtosis")
+    moved, function = FirstOrder(netsor, parse_target(name, netsor.names), QUANTITIES[quantity]), FUNCTIONS[quantity]
+    if quantity == "kurtosis" and not FUNCTIONS["variance"](moved.groups(GROUPS, 1).mean(axis=0)[0]) > 0:
+        raise ProgramError(f"{name} is a constant: its variance is 0, and it has no kurtosis")
     draws, seed = check_count("draws", draws), check_count("seed", seed, 0)
     groups = moved.groups(draws, seed)
     limit = float(np.real(function(groups.mean(axis=0)[0])))
@@ -222,12 +198,8 @@ def _central(raw: Array, order: int) -> Any:
     return sum(math.comb(order, k) * raws[k] * (-mean) ** (order - k) for k in range(order + 1))
 
 
-def _functions(order: int) -> dict[str, Callable[[Array], Any]]:
-    """Each quantity as a function of raw moments (probes, orders)."""
-    return {
-        "mean": lambda m: m[0, 0],
-        "variance": lambda m: _central(m[0], 2),
-        "kurtosis": lambda m: _central(m[0], 4) / _central(m[0], 2) ** 2,
-        "moment": lambda m: _central(m[0], order),
-        "covariance": lambda m: (_central(m[0], 2) - _central(m[1], 2)) / 4,
-    }
+FUNCTIONS: Mapping[str, Callable[[Array], Any]] = {  # of raw moments
+    "mean": lambda m: m[0],
+    "variance": lambda m: _central(m, 2),
+    "kurtosis": lambda m: _central(m, 4) / _central(m, 2) ** 2,
+}

@@ -112,8 +112,6 @@ def test_questions_that_have_no_answer() -> None:
     law = deep(1, "sign({})", 1.0)
     with pytest.raises(tp.ProgramError, match="the quantities are"):
         law.correction("skewness", "y")
-    with pytest.raises(tp.ProgramError, match="of two variables"):
-        law.correction("covariance", "y")
     with pytest.raises(tp.NotCompiledError, match="jumps"):
         law.correction("variance", "y")
     smooth = deep(1, "relu({})", 2.0)
