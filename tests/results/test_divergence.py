@@ -280,7 +280,7 @@ outputs: [y]
 
 @pytest.mark.parametrize(("name", "precise"), [("attention", True), ("attention_tied", False), ("mlp", True)])
 def test_runs_ask_for_conditional_laws_where_they_can_be_had(name: str, precise: bool) -> None:
-    program = tp.load(name, **({"s": 2, "H": 1} if name == "attention" else {}))
+    program = tp.load(name, **{"attention": {"s": 2, "H": 1}, "mlp": {"m": 2}}.get(name, {}))
     found = job.run(program, settings_of(program.netsor, {"width": (8, 16), "samples": 300}))
     (entry,) = found.finite[1]["outputs"].values()
     assert found.conditional is precise

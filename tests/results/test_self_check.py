@@ -79,7 +79,7 @@ def test_a_wrong_number_is_seen(name: str, change: Any, kind: str) -> None:
 
 def test_constants_and_scores_that_are_too_many() -> None:
     assert law("0*v[i] + 2").check(2**10).agrees
-    found = tp.load("attention", s=70, H=1).limit().check(2**8)
+    found = tp.load("attention", s=33, H=1).limit().check(2**8)
     assert any("p, which has more than 1024 members" in text for text in found.missing)
 
 
