@@ -192,6 +192,7 @@ RIGHT: dict[str, Act] = {
 }
 
 
+@pytest.mark.usefixtures("briefly")
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_people_write_agrees(name: str) -> None:
     assert "not compared" not in str(imported(RIGHT[name]).imported)
@@ -224,7 +225,7 @@ def test_keys_and_values_first_are_scores() -> None:
 
 
 def test_a_head_that_begins_with_zeros_gives_zero() -> None:
-    program = imported(lambda net, q, k, v: net.none(v.transpose(1, 2)), at=256)
+    program = imported(lambda net, q, k, v: net.none(v.transpose(1, 2)), at=256, check=False)
     assert "y[i] = Nonlin(0)" in program.imported.text and not program.limit().var("y").any()
 
 
@@ -233,7 +234,7 @@ def test_one_tensor_is_one_statement() -> None:
         one, other = ((q @ k.transpose(1, 2) * net.n**-0.5).exp() for _ in range(2))
         return one / (1 + other.sum(-1, keepdim=True)) @ v
 
-    program = imported(sink)
+    program = imported(sink, check=False)
     assert program.imported.text.count("= Dot(") == 1
     assert program.check().grade == "extension"
 

@@ -140,6 +140,7 @@ def half(net: Any, x: Any) -> Any:
     return net.one(x.bfloat16())
 
 
+@pytest.mark.usefixtures("briefly")
 @pytest.mark.parametrize("act", [viewed, again, single, spread, half])
 def test_modules_agree_with_their_programs(act: Callable[[Any, Any], Any]) -> None:
     def make(n: int) -> Any:
