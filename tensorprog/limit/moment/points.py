@@ -280,10 +280,11 @@ class VectorsAtPoints:
     def momentary(self) -> set[str]:
         """Families of which each step reads what was made last alone: they are made again where they are read.
 
-        What a recurrence carries is none, nor what is averaged.
+        What is averaged is none.
         """
         averaged = {v.name for s in self.netsor.body if not isinstance(s, Nonlin) for v in s.inputs}
-        given = self.parts.carried | {s.target.name for s in self.netsor.body if isinstance(s, Corrected)}
+        given = {s.target.name for s in self.netsor.body if isinstance(s, Corrected)}
+        given |= self.numbers.program.corrected.keys()
         found = {s.target.name for s in self.netsor.body if isinstance(s, Nonlin | MatMul)} - averaged - given
         latest = dict[str, Box]()
         for step in self.steps if self.looped else ():
@@ -293,6 +294,16 @@ class VectorsAtPoints:
                     found.remove(v.name)
             latest[step.statement.target.name] = target_box(step.statement, ranges)
         return found if self.looped else set()
+
+    @cached_property
+    def in_turn(self) -> set[str]:
+        """Momentary families that are made step by step: what a recurrence carries, and what is made of it."""
+        found, size = self.momentary & self.parts.carried, -1
+        while size < len(found):
+            size = len(found)
+            made = [s for s in self.netsor.body if isinstance(s, Nonlin) and s.target.name in self.momentary]
+            found |= {s.target.name for s in made if any(v.name in found for v in s.inputs)}
+        return found
 
     def values(self, name: str, box: Box) -> tuple[Array, list[int]]:
         """A vector at the points: its members in a box are known; and where the members begin.
@@ -307,11 +318,14 @@ class VectorsAtPoints:
         if name in self.momentary - self._values.keys() and last >= 0:
             made = target_box(self.steps[last].statement, self.steps[last].ranges(self.netsor.ranges))
             if within(box, made):
+                if name in self.in_turn:
+                    self._make_all(steps, last)
                 if name not in self._products or self._products[name][0] != last:
                     self._products[name] = last, self._before(last, self._made)
                 return self._products[name][1], [start for start, _ in made]
         if name not in self._values and family.statements:
             self._values[name] = np.zeros((self.lead, *family.shape, self.total), np.float32)
+            self._done.difference_update(number for number, _ in self._boxes[name])
         elif name not in self._values:
             initial = self.numbers.initials[name].initial
             if name not in self.normals:  # the rest of it is part of a product
@@ -322,12 +336,16 @@ class VectorsAtPoints:
             blocks = self._copied(flat).reshape(*normals.shape[:-1], -1)
             drawn = [initial_draws(self.numbers, initial, own[None])[0].astype(np.float32) for own in blocks]
             self._values[name] = np.broadcast_to(np.stack(drawn), (self.lead, *drawn[0].shape))
-        passing = self.momentary - {name}
-        steps = [k for k in steps if k <= last and self.steps[k].statement.target.name not in passing]
-        for number in [k for k in steps if k not in self._done] if last not in self._done else ():
-            self._before(number, self._make)
-            self._done.add(number)
+        self._make_all(steps, last, name)
         return self._values[name], starts
+
+    def _make_all(self, steps: Sequence[int], last: int, asked: str = "") -> None:
+        """Make what is kept, and what is made in turn, of some steps up to the last one; of `asked` all."""
+        passing = self.momentary - self.in_turn - {asked}
+        for number in [k for k in steps if k not in self._done] if last not in self._done else ():
+            if number <= last and self.steps[number].statement.target.name not in passing:
+                self._before(number, self._make)
+                self._done.add(number)
 
     def _before(self, number: int, make: Callable[[int], Result]) -> Result:
         """What is made of what is known before a step."""
@@ -359,6 +377,9 @@ class VectorsAtPoints:
         statement, ranges = self.steps[number].statement, self.steps[number].ranges(self.netsor.ranges)
         name, family = statement.target.name, self.netsor.families[statement.target.name]
         found = self._made(number)
+        if name in self.in_turn - self._values.keys():
+            self._products[name] = number, found
+            return
         if name not in self._values:
             self._values[name] = np.zeros((self.lead, *family.shape, self.total), np.float32)
         self._values[name][(slice(None), *place(target_box(statement, ranges), family.ranges))] = found
