@@ -18,7 +18,7 @@ vanish.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -236,23 +236,29 @@ def add_kernel(
 
     The order does not depend on which function comes first, so that both orders round alike.
     """
+
+    def sides(what: str, h: float, k: float) -> int:
+        key = what, cov, h, k
+        if key not in steps.made:
+            steps.made[key] = steps.sides(SIDES[what](v, h), SIDES[what](w, k))
+        return steps.made[key]
+
     for (a, h), (b, k) in sorted(product(f.ramps, g.ramps), key=sorted):
-        r, sides = _turned_by(steps, v, w, h, k, cov)
+        r = steps.add(Kind.TURN, cov, at=sides("inverse", h, k))
         s = steps.add(Kind.COSINE, r)
-        found = steps.add(
-            Kind.PRODUCT, r, steps.add(Kind.ANGLE, r), steps.add(Kind.RAMP, r, s, at=sides) if h or k else s
-        )
-        total = steps.add(Kind.OUTER, found, ZERO, total, number * MEAN_ABS**2 * (a * b), sides + 3)
+        root = steps.add(Kind.RAMP, r, s, at=sides("shares", h, k)) if h or k else s
+        found = steps.add(Kind.PRODUCT, r, steps.add(Kind.ANGLE, r), root)
+        total = steps.add(Kind.OUTER, found, ZERO, total, number * MEAN_ABS**2 * (a * b), sides("deviation", h, k))
     for (a, h), (b, k) in sorted(product(f.sigmoids, g.sigmoids), key=sorted):
-        r, sides = _turned_by(steps, v, w, h, k, cov)
-        angle = steps.add(Kind.ANGLE, r)
-        if all(np.max(side[sides], initial=0.0) > np.sin(STEEPEST) ** 2 for side in (steps.left, steps.right)):
-            angle = steps.add(Kind.STEEP, angle, cov, at=sides + 4)
+        angle = steps.add(Kind.ANGLE, steps.add(Kind.TURN, cov, at=sides("inverse", h, k)))
+        largest = [float(np.max(variance, initial=0.0)) for variance in (v, w)]
+        if all(size > np.sin(STEEPEST) ** 2 * (size + spread) for size, spread in zip(largest, (h, k), strict=True)):
+            angle = steps.add(Kind.STEEP, angle, cov, at=sides("law", h, k))
         total = steps.add(Kind.LINEAR, angle, ZERO, total, number * 2 / np.pi * (a * b))
     for (a, h), (b, k) in sorted(product(f.bells, g.bells), key=sorted):
-        r, sides = _turned_by(steps, v, w, h, k, cov)
-        inverse = steps.add(Kind.INVERSE, r, at=sides + 1)
-        total = steps.add(Kind.OUTER, inverse, ZERO, total, number * a * b * (h * k) ** 0.5, sides + 2)
+        r = steps.add(Kind.TURN, cov, at=sides("inverse", h, k))
+        inverse = steps.add(Kind.INVERSE, r, at=sides("shares", h, k) + 1)
+        total = steps.add(Kind.OUTER, inverse, ZERO, total, number * a * b * (h * k) ** 0.5, sides("inverse", h, k))
     if (f.linear and g.sigmoids) or (g.linear and f.sigmoids):
         tilts = [f.linear + np.zeros(v.shape), f.tilt(v)], [g.tilt(w), g.linear + np.zeros(w.shape)]
         total = _with_outer(steps, total, number, cov, *tilts)
@@ -276,14 +282,13 @@ def _with_outer(
     return steps.add(Kind.PRODUCT, both, x, total, number)
 
 
-def _turned_by(steps: KernelSteps, v: Array, w: Array, h: float, k: float, cov: int) -> tuple[int, int]:
-    """A step for the correlation of X + dX and Y + dY, and the place of p, 1 - p, 1 / S, S, v and h of both."""
-    if (cov, h, k) not in steps.made:
-        steps.made[cov, h, k] = steps.sides(*(
-            (*_shares(u, g), _inverse_root(u + g), np.sqrt(u + g), u, np.full(u.shape, g)) for u, g in ((v, h), (w, k))
-        ))  # fmt: skip
-    at = steps.made[cov, h, k]
-    return steps.add(Kind.TURN, cov, at=at + 2), at
+# numbers of a variable of a variance, with noise of a spread: p and 1 - p, 1 / S, S, and both
+SIDES: dict[str, Callable[[Array, float], Sequence[Array]]] = {
+    "shares": lambda var, spread: _shares(var, spread),
+    "inverse": lambda var, spread: (_inverse_root(var + spread),),
+    "deviation": lambda var, spread: (np.sqrt(var + spread),),
+    "law": lambda var, spread: (var, np.full(var.shape, spread)),
+}
 
 
 def steepness(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array, moved: Array) -> Array:
