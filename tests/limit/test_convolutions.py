@@ -249,3 +249,46 @@ def test_covariances_of_images_at_other_places_are_not_made(tmp_path: Path) -> N
         found.append(tp.load(tmp_path / "images.yaml").limit().cov("f"))
     few, many = found
     assert np.all(np.abs(np.asarray(few) - np.asarray(many)[:2, :2]) <= few.error + many.error)
+
+
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("function", "head"),
+    [
+        ("relu", "flat"),
+        ("erf", "pool"),
+        *(pytest.param(*case, marks=SLOW) for case in (("erf", "flat"), ("relu", "pool"))),
+    ],
+)
+def test_errors_of_images_hold_in_extended_precision(function: str, head: str, tmp_path: Path) -> None:
+    """Images of different norms: differences from arithmetic with 19 digits are within the errors."""
+    count, side = (17, 8) if head == "flat" else (4, 8)  # so that there are many pairs
+    rng = np.random.default_rng(7)
+    rows = rng.standard_normal((count * side * side, 3)) * np.repeat(rng.uniform(0.3, 3, count), side * side)[:, None]
+    np.save(tmp_path / "images.npy", rows)
+    text = IMAGES.replace("m: 6", f"m: {count}").replace("SIZE", str(side)).replace("STEP", "1").replace("RULE", "wrap")
+    text = text.replace("SOURCE", "{data: images.npy}").replace("HEAD", '"V[u,v]": 1' if head == "flat" else "V: 1")
+    (tmp_path / "images.yaml").write_text(text.replace("relu", function) + (FLAT if head == "flat" else POOL))
+    found = tp.load(tmp_path / "images.yaml").limit().cov("f")
+
+    exact = rows.astype(np.longdouble)
+    full, d, pi = exact @ exact.T / 3, np.arange(-1, 2), 4 * np.arctan(np.longdouble(1))
+    first = 0.3 + 0.1 * np.multiply.outer(d, d).astype(np.longdouble) + 0.05 * abs(d)[:, None]
+    for weight, bias in ((first, 0.1), (np.full((3, 3), 0.25), 0)):
+        shape = (count, side, side) * 2
+        full = _convolved(full.reshape(shape), weight, 1, "wrap").reshape(len(rows), -1) + bias
+        var = np.diag(full)
+        same = np.eye(len(var), dtype=bool)
+        if function == "erf":
+            rest = np.multiply.outer(1 + 2 * var, 1 + 2 * var) - 4 * full * full
+            full = 2 / pi * np.arctan2(2 * full, np.sqrt(np.where(same, 1 + 4 * var, rest)))
+        else:
+            s = np.sqrt(np.maximum(np.where(same, 0, np.multiply.outer(var, var) - full * full), 0))
+            full = (s + full * (pi - np.arctan2(s, full))) / (2 * pi)
+    full = full.reshape((count, side, side) * 2)
+    expected = np.einsum("iacjac->ij", full) / side**2 if head == "flat" else full.mean(axis=(1, 2, 4, 5))
+    off = np.abs(np.asarray(found) - expected)
+    assert np.all(off <= found.error)
+    assert found.error < 1e-12 * np.max(expected)
