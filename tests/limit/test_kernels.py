@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -206,3 +207,13 @@ def test_errors_of_several_layers_are_not_much_too_large(tmp_path: Path, functio
     off = np.abs(np.asarray(value) - layers_in_extended_precision(function, inputs))
     assert np.all(off <= error)
     assert off.max() >= np.max(error) / 100
+
+
+@pytest.mark.parametrize("function", ["relu(z)", "tanh(z)", "silu(z) + i / 20"])
+def test_functions_that_are_remembered_keep_no_law(tmp_path: Path, function: str) -> None:
+    """Functions are known from law to law; what a law has computed is free with it."""
+    law = network(tmp_path, np.random.default_rng(0).standard_normal((20, 5)), function)
+    assert law.cov("f").error < 1e-9
+    recursion = weakref.ref(law.recursion)
+    del law
+    assert recursion() is None

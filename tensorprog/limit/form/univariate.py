@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import add
 from typing import Any, NamedTuple
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,13 @@ def function(expr: Expr, scope: Scope, axes: tuple[str, ...], part: slice = slic
     Shapes    the batch of the result has one axis per name; numbers in the expression broadcast against it
     """
     found: RealFunction = _Functions(scope, axes, part).of(expr)
-    return replace(found, part=lambda cut: function(expr, scope, axes, cut))
+    alive = ref(scope)  # a function that is remembered must not keep all moments of its law; it reads none of them
+
+    def of_part(cut: slice) -> RealFunction:
+        here = alive()
+        return found if here is None else function(expr, here, axes, cut)
+
+    return replace(found, part=of_part)
 
 
 class TermsAndParity(NamedTuple):
