@@ -329,18 +329,16 @@ class Frames:
         for g, h in ((g, h) for g in products.values() for h in products.values()):
             if g.weight.name == h.weight.name:
                 p, q = g.statement, h.statement
-                agree = _agree(_chosen(p, p.target), _chosen(q, q.target)) if self._aligned(g.weight.name) else NOTHING
+                same = [group for _, _, group in self.steps if group.weight.name == g.weight.name]
+                # all products of the weight use the same members, each by its own indices
+                aligned = all(s.separable and np.array_equal(s.members, same[0].members) for s in same)
+                agree = _agree(_chosen(p, p.target), _chosen(q, q.target)) if aligned else NOTHING
                 links.append(Link(p.target.name, q.target.name, agree, made=True))
         for initial in self.netsor.initial:
             if initial.name in names:
                 places = [initial.indices.index(name) for name in self.initials[initial.name].independent]
                 links.append(Link(initial.name, initial.name, frozenset((k, k) for k in places), made=True))
         return [link for link in links if link.first in names and link.second in names]
-
-    def _aligned(self, weight: str) -> bool:
-        """Whether all products of a weight use the same members, each by its own indices."""
-        same = [group for _, _, group in self.steps if group.weight.name == weight]
-        return all(group.separable and np.array_equal(group.members, same[0].members) for group in same)
 
 
 def _apart(names: Sequence[str], slots: Mapping[str, int], links: Sequence[Link]) -> list[dict[str, int]]:

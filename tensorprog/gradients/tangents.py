@@ -63,7 +63,7 @@ class Tangents:
         self.directions = {name: self._direction(name) for name in parameters}
         self.moving = self._moving()
         self.tangent = {
-            name: self.directions[name] if name in self.directions else self._unique(f"tangent_{name}")
+            name: self.directions[name] if name in self.directions else unused(f"tangent_{name}", self.names)
             for name in self.moving
         }
         self._other: dict[str, str] = {}
@@ -88,12 +88,9 @@ class Tangents:
         }
         return Netsor(**parts)
 
-    def _unique(self, name: str) -> str:
-        return unused(name, self.names)
-
     def _direction(self, name: str) -> str:
         """A second weight, or a second family of initial vectors without their mean, with the same law."""
-        made = self._unique(f"{name}_direction")
+        made = unused(f"{name}_direction", self.names)
         if name in self.source.weight:
             self.weights.append(replace(self.source.weight[name], name=made))
         else:
@@ -106,7 +103,7 @@ class Tangents:
         if not self.copies:
             return name
         if name not in self._other:
-            self._other[name] = self._unique(f"{name}_copy")
+            self._other[name] = unused(f"{name}_copy", self.names)
             self.weights.append(replace(self.source.weight[name], name=self._other[name]))
         return self._other[name]
 
@@ -175,7 +172,7 @@ class Tangents:
         )
         if not moves:
             return [replace(statement, target=target, weight=weight, vector=self._of(vector))]
-        both = Variable(self._unique(f"moved_{vector.name}"), slots)
+        both = Variable(unused(f"moved_{vector.name}", self.names), slots)
         total = Nonlin(both, Call("add", (vector, self._of(vector))))
         return [total, replace(statement, target=target, weight=weight, vector=both)]
 
@@ -183,7 +180,7 @@ class Tangents:
         self, target: Variable, slots: tuple[Affine, ...], made: list[Statement], factor: int
     ) -> list[Statement]:
         """Statements under names of their own, and their sum times a number."""
-        parts = [Variable(self._unique(f"{target.name}_{k}"), slots) for k in range(1, len(made) + 1)]
+        parts = [Variable(unused(f"{target.name}_{k}", self.names), slots) for k in range(1, len(made) + 1)]
         named = [replace(statement, target=part) for statement, part in zip(made, parts, strict=True)]
         total = times(Number(factor), sum_of(parts))
         return [*named, Nonlin(target, total)]

@@ -96,16 +96,13 @@ def _clip(x: Expr, operation: TracedCall) -> Expr:
     return call("clip", x, Number(whole(low)), Number(whole(high)))
 
 
-def _softplus(x: Expr, operation: TracedCall) -> Expr:
-    beta = operation.plain(1, "beta", 1)
-    return scaled(call("softplus", scaled(x, beta)), 1 / beta)
-
-
 RULES.update({name: _function(_call(name)) for name in PLAIN})
 RULES.update(
     {
         "gelu": _function(lambda x, c: call("gelu" if c.plain(1, "approximate", "none") == "none" else "gelu_tanh", x)),
-        "softplus": _function(_softplus),
+        "softplus": _function(
+            lambda x, c: scaled(call("softplus", scaled(x, c.plain(1, "beta", 1))), 1 / c.plain(1, "beta", 1))
+        ),
         "leaky_relu": _function(lambda x, c: call("leaky_relu", x, Number(c.plain(1, "negative_slope", 0.01)))),
         "elu": _function(lambda x, c: call("elu", x, Number(c.plain(1, "alpha", 1.0)))),
         "neg": _function(lambda x, _: scaled(x, -1)),

@@ -99,13 +99,12 @@ def _section(name: str, entries: Sequence[tuple[str, str | list[str]]], flow: bo
     return lines
 
 
-def _number(value: float) -> str:
-    exact = value.is_integer() and abs(value) < 1e15 and not (value == 0 and math.copysign(1, value) < 0)
-    return str(int(value)) if exact else repr(value)
-
-
 def _rows(values: Any) -> str:
-    return f"[{', '.join(map(_rows, values))}]" if isinstance(values, list) else _number(float(values))
+    if isinstance(values, list):
+        return f"[{', '.join(map(_rows, values))}]"
+    values = float(values)
+    exact = values.is_integer() and abs(values) < 1e15 and not (values == 0 and math.copysign(1, values) < 0)
+    return str(int(values)) if exact else repr(values)
 
 
 def _table(table: Table) -> str | list[str]:

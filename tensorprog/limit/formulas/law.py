@@ -19,7 +19,7 @@ from tensorprog.limit.formulas.closed import Phi, phi
 from tensorprog.limit.formulas.conversion import kept_constants
 from tensorprog.limit.formulas.nodes import readable
 from tensorprog.limit.formulas.recursion import FormulaRecursion, IndexedFormulas
-from tensorprog.limit.formulas.writing import blocks, cases_latex, cases_text, escaped
+from tensorprog.limit.formulas.writing import blocks, cases_text, escaped
 
 __all__ = ["FormulaArray", "SymbolicLaw"]
 
@@ -69,9 +69,6 @@ class FormulaArray:
     def __str__(self) -> str:
         return cases_text(self.law.formulas, self.names, self.cases)
 
-    def _repr_latex_(self) -> str:
-        return cases_latex(self.law.formulas, self.names, self.cases)
-
 
 class SymbolicLaw(Shown):
     """The infinite-width limit of a program in formulas, with constants as symbols.
@@ -105,9 +102,6 @@ class SymbolicLaw(Shown):
         symbols = ", ".join(self.symbols) or "none"
         assumed = "".join(f"; {claim}" for claim in self.assumed)
         return f"SymbolicLaw({self.netsor.name}, outputs={', '.join(self.outputs)}, symbols={symbols}{assumed})"
-
-    def _repr_latex_(self) -> str:
-        return self.latex()
 
     def blocks(self) -> list[Block]:
         """The derivation, line by line."""

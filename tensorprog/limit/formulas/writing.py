@@ -22,7 +22,7 @@ from tensorprog.limit.formulas.conversion import written
 from tensorprog.limit.formulas.nodes import Entry, Named, Score, affine, index_symbol, readable
 from tensorprog.limit.formulas.recursion import FormulaRecursion, IndexedFormulas
 
-__all__ = ["NOTATION", "blocks", "cases_latex", "cases_text", "document", "escaped", "law_json", "law_text", "tex_name"]
+__all__ = ["NOTATION", "blocks", "cases_text", "document", "escaped", "law_json", "law_text", "tex_name"]
 
 LONG = 80  # characters of a formula beyond which those of earlier lines keep their names
 GREEK = (
@@ -193,11 +193,6 @@ def law_json(formulas: FormulaRecursion) -> dict[str, Any]:
 
 
 # ---- LaTeX ----------------------------------------------------------------------------------------------------------
-
-
-def cases_latex(formulas: FormulaRecursion, names: tuple[str, ...], cases: IndexedFormulas) -> str:
-    """A covariance or mean with the formulas it uses."""
-    return "\n".join(_formula(formulas, _left(formulas, names), names, cases, set()))
 
 
 def _left(formulas: FormulaRecursion, families: tuple[str, ...], given: str = "", second_moment: bool = False) -> str:
