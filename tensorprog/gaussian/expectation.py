@@ -114,7 +114,7 @@ def cross(
     if closed is not None:
         return closed
     parts = _in_parts(
-        lambda functions, law: cross(*functions, *law, slack=slack, pairs=pairs, enough=enough),
+        lambda functions, law: cross(functions[0], functions[1], *law, slack=slack, pairs=pairs, enough=enough),
         (f, g),
         (*law, c),
         law,

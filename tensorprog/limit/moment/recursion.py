@@ -235,8 +235,8 @@ class Recursion(ABC, Generic[V, M]):
             same = rewrite(frozenset(form for form in forms if form is not None), at, ranges)
             if same is None:
                 continue
-            vectors = [at_positions(s.vector, s.target, copy) for s, copy in ((a, ""), (b, "_"))]
-            moment = self.read_around(*vectors, solve(same | where), (*one.inside, *two.inside), ranges)
+            u, v = at_positions(a.vector, a.target), at_positions(b.vector, b.target, "_")
+            moment = self.read_around(u, v, solve(same | where), (*one.inside, *two.inside), ranges)
             total = total + moment.times(self.variance(a.weight.name, one.slots, ranges), same)
         return total
 
