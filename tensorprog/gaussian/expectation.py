@@ -31,6 +31,7 @@ from tensorprog.gaussian.kernels import (
     values,
 )
 from tensorprog.gaussian.quadrature import Side, crude_norm, integrate_line, integrate_plane
+from tensorprog.gaussian.series import ENOUGH as LEFT
 from tensorprog.gaussian.series import HermiteSeries, ProductSeries, hermite_series, tabulated
 
 Array = NDArray[Any]
@@ -122,7 +123,9 @@ def cross(
     )
     if parts is not None:
         return parts
-    (one, first), (two, second) = _variables((f, g), [law[k].value for k in (0, 2, 1, 3)])
+    (one, first), (two, second) = _variables(
+        (f, g), [law[k].value for k in (0, 2, 1, 3)], LEFT * (enough / ENOUGH) ** 0.5
+    )
     batch = np.broadcast_shapes(first.shape, second.shape, c.value.shape)
     shape = batch or (1,)
     errors = [each.error if each.error.any() else np.zeros(()) for each in (*law, c)]
@@ -251,9 +254,9 @@ def _in_parts(
     call: Callable[[Sequence[RealFunction], list[Estimate]], Estimate], functions: Sequence[RealFunction],
     arguments: Sequence[Estimate], law: Sequence[Estimate], pairs: int,
 ) -> Estimate | None:  # fmt: skip
-    """An expectation for very many laws, as of draws: for some values of the first index after the other.
+    """An expectation for very many laws, as of draws: for some values of the longest index that is not of pairs.
 
-    What is held at once so does not grow with the draws.  None for fewer laws, and where the first index is of pairs.
+    What is held at once so does not grow with the draws.  None for fewer laws, and where there is no such index.
     """
     shape, apart = np.broadcast_shapes(*(each.value.shape for each in arguments)), False
     for f in functions:
@@ -263,20 +266,21 @@ def _in_parts(
         return None
     laws, most = max(each.value.size for each in law), APART if apart else TOGETHER
     laws = math.prod(shape) if apart else laws
-    step = max(1, most * shape[0] // max(laws, 1))
-    if step >= shape[0]:
+    axis = 2 * pairs + int(np.argmax(shape[2 * pairs :]))
+    step = max(1, most * shape[axis] // max(laws, 1))
+    if step >= shape[axis]:
         return None
 
     def part(cut: slice) -> Estimate:
-        whole = (cut, *[slice(None)] * (len(shape) - 1))
-        own = {f: f.part(cut) if apart and f.part else f for f in functions}
+        whole = (*[slice(None)] * axis, cut, *[slice(None)] * (len(shape) - axis - 1))
+        own = {f: f.part(whole) if apart and f.part else f for f in functions}
         return call(
             [own[f] for f in functions], [Estimate(_cut(e.value, whole), _cut(e.error, whole)) for e in arguments]
         )
 
-    cuts = _cuts(shape[0], step)
+    cuts = _cuts(shape[axis], step)
     found = [part(cuts[0]), *threaded(part, cuts[1:])]  # what all need is computed once
-    return Estimate(*(np.concatenate([getattr(each, name) for each in found]) for name in ("value", "error")))
+    return Estimate(*(np.concatenate([getattr(each, name) for each in found], axis) for name in ("value", "error")))
 
 
 def _number(name: str, given: ArrayLike | Estimate) -> Estimate:
@@ -318,6 +322,7 @@ class _Laws:
     mu: Array
     var: Array
     shape: tuple[int, ...] | None = None
+    left: float = LEFT  # what tables may leave out
 
     @cached_property
     def sd(self) -> Array:
@@ -384,7 +389,7 @@ class _Laws:
     def table(self) -> HermiteSeries | None:
         """The Hermite coefficients for many laws, from tables."""
         many = self.shape is None and len(self.mu) > SOME and not self.mu.any()
-        return tabulated(self.f, self.sd) if many else None
+        return tabulated(self.f, self.sd, self.left) if many else None
 
     @cached_property
     def series(self) -> HermiteSeries | None:
@@ -398,7 +403,9 @@ def _product(one: _Laws, two: _Laws) -> ProductSeries | None:
     return None if one.series is None or two.series is None else ProductSeries(one.series, two.series)
 
 
-def _variables(functions: Sequence[RealFunction], laws: Sequence[Array]) -> list[tuple[_Laws, Places]]:
+def _variables(
+    functions: Sequence[RealFunction], laws: Sequence[Array], left: float = LEFT
+) -> list[tuple[_Laws, Places]]:
     """Each function with the laws of its variable, and the places of these in the batch; axes may have length 1."""
     keys = [m + 1j * v for m, v in zip(laws[::2], laws[1::2], strict=True)]
     known: dict[RealFunction, tuple[Array, _Laws]] = {}
@@ -415,7 +422,7 @@ def _variables(functions: Sequence[RealFunction], laws: Sequence[Array]) -> list
         each = sum(map(len, own)) > MANY and not any(k.real.any() for k in own)
         if f not in known:
             different = np.concatenate(own) if each else np.unique(np.concatenate(own))
-            known[f] = different, _Laws(plain, different.real.copy(), different.imag.copy())
+            known[f] = different, _Laws(plain, different.real.copy(), different.imag.copy(), left=left)
         start = len(own[0]) if k and len(own) > 1 else 0
         places = start + np.arange(key.size).reshape(key.shape) if each else np.searchsorted(known[f][0], key)
         found.append((known[f][1], np.asarray(places)))
@@ -529,7 +536,8 @@ class _Pairs:
         still = centred & _zero(one.f, two.f, *means, np.where(error > 0, 1.0, cov))
         turned, moved = np.where(still, 0.0, turned), np.where(still, 0.0, moved)
         known = (turned == 0) & (moved == 0)
-        uncertain = (moved > PASSED) | (turned > PASSED) | (~known & (one.f.jumps and two.f.jumps))
+        small = max(PASSED, 100 * self.enough)
+        uncertain = (moved > small) | (turned > small) | (~known & (one.f.jumps and two.f.jumps))
         same = self.diagonal & (means[0] == means[1]) & (var == two.var[self.second]) & (var == cov)
         passed = fixed._passed_on(turned, moved, same & centred, slopes)
         result = Estimate(found.value, found.error + passed)
@@ -545,7 +553,7 @@ class _Pairs:
             a, b, v, w, c = law
             v, w = np.maximum(v, 0.0), np.maximum(w, 0.0)
             arguments = [a, np.where(one_variable, a, b), v, np.where(one_variable, v, w), np.where(one_variable, v, c)]
-            return cross(f, g, *arguments, slack=np.inf)
+            return cross(f, g, *arguments, slack=np.inf, enough=self.enough)
 
         result.error[uncertain] = _by_differences(call, found[uncertain], law).error
         return result

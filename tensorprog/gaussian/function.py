@@ -77,7 +77,7 @@ class RealFunction:
               or any smaller number; L may be 0. Missing features cost accuracy, which the reported error shows
     parity    +1 even, -1 odd, 0 neither or unknown
     terms     the exact expansion of f into finitely many terms, if there is one: closed forms use it
-    part      the function for a part of the first axis of the batch, where parameters vary over it
+    part      the function for a part of the batch, by a slice for each axis, where parameters vary over it
     """
 
     call: Callable[[Array], Array]
@@ -85,7 +85,7 @@ class RealFunction:
     features: Array = field(default_factory=lambda: np.zeros((0, 2)))
     parity: int = 0
     terms: tuple[FunctionTerm, ...] | None = None
-    part: Callable[[slice], RealFunction] | None = None
+    part: Callable[[tuple[slice, ...]], RealFunction] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -106,11 +106,11 @@ class HermiteSeries:
 
 
 def hermite_series(
-    function: Callable[[Any], RealFunction], mu: Array, sd: Array, near: float = 1.0
+    function: Callable[[Any], RealFunction], mu: Array, sd: Array, near: float = 1.0, enough: float = ENOUGH
 ) -> HermiteSeries | None:
     """The series to the least order after which little enough is left, or to the largest; None where no rule serves.
 
-    No product is taken at correlations above `near`.
+    No product is taken at correlations above `near`; `enough` may be left of a function, relative to its norm.
 
     Shapes    mu, sd (m,): different laws, for parts of which there is a function
     """
@@ -119,7 +119,7 @@ def hermite_series(
     some = np.unique(np.linspace(0, len(mu) - 1, SOME).astype(int))
     for order in ORDERS:
         few = series(lambda at: function(some[at]), mu[some], sd[some], order)
-        if few is None or np.all(few.tail * near ** (order / 2) <= ENOUGH * few.norm):
+        if few is None or np.all(few.tail * near ** (order / 2) <= enough * few.norm):
             break
     return None if few is None else series(function, mu, sd, order)
 
@@ -152,7 +152,7 @@ def series(
     return HermiteSeries(*(np.concatenate(arrays, axis=-1)[..., back] for arrays in zip(*parts, strict=True)))
 
 
-def tabulated(f: RealFunction, sd: Array) -> HermiteSeries | None:
+def tabulated(f: RealFunction, sd: Array, enough: float = ENOUGH) -> HermiteSeries | None:
     """The series of very many laws of mean 0, by polynomials in the logarithm of the deviation; None if none serve.
 
     E f(sd z) h_k(z) is the integral of f(x) h_k(x / sd) density(x / sd) / sd, which decays while Re 1 / sd^2 is
@@ -164,7 +164,7 @@ def tabulated(f: RealFunction, sd: Array) -> HermiteSeries | None:
     with np.errstate(divide="ignore", invalid="ignore"):
         octaves = np.floor(np.log2(sd))
         places = np.where(sd > 0, 2 * (np.log2(sd) - octaves) - 1, 0.0)
-    found = [(np.flatnonzero(octaves == number), _octave(f, float(number))) for number in np.unique(octaves)]
+    found = [(np.flatnonzero(octaves == number), _octave(f, float(number), enough)) for number in np.unique(octaves)]
     tables = [table for _, table in found if table is not None]
     if len(tables) < len(found):
         return None
@@ -195,13 +195,13 @@ class _Octave(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _octave(f: RealFunction, number: float) -> _Octave | None:
+def _octave(f: RealFunction, number: float, enough: float) -> _Octave | None:
     """The series for deviations from 2**number to twice that; for 0, where the number is -inf."""
     if number == -np.inf:
         value = evaluate(f, np.zeros(1))
         return _Octave(value[None], value**2, 0.0, math.sqrt(2), 8 * EPS) if np.isfinite(value).all() else None
     places = np.concatenate([np.cos(np.pi * (np.arange(OCTAVE) + 0.5) / OCTAVE), LOOKED_AT])
-    exact = hermite_series(lambda _: f, np.zeros(places.shape), 2.0 ** (number + (places + 1) / 2))
+    exact = hermite_series(lambda _: f, np.zeros(places.shape), 2.0 ** (number + (places + 1) / 2), enough=enough)
     if exact is None:
         return None
     scale = 1 / np.where(exact.norm > 0, exact.norm, 1.0)

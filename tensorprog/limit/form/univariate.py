@@ -28,8 +28,8 @@ SWITCHES = ("<", "<=", ">", ">=", "==", "!=")
 NO_KINKS = np.zeros(0)
 
 
-def function(expr: Expr, scope: Scope, axes: tuple[str, ...], part: slice = slice(None)) -> RealFunction:
-    """An expression in FORMAL as a function, over a batch with the axes named, or over a part of the first one.
+def function(expr: Expr, scope: Scope, axes: tuple[str, ...], part: Sequence[slice] = ()) -> RealFunction:
+    """An expression in FORMAL as a function, over a batch with the axes named, or over a part, a slice of each.
 
     Shapes    the batch of the result has one axis per name; numbers in the expression broadcast against it
     """
@@ -160,14 +160,15 @@ def whole_number(value: Any) -> int | None:
 class _Functions(TermExpansion):
     """Expressions as functions, with all that is known of them."""
 
-    def __init__(self, scope: Scope, axes: tuple[str, ...], part: slice) -> None:
+    def __init__(self, scope: Scope, axes: tuple[str, ...], part: Sequence[slice]) -> None:
         self.scope, self.axes, self.part = scope, axes, part
 
     def number(self, part: Expr) -> Array:
         """A part without the variable, over the batch."""
         value = evaluate(part, self.scope)
         found = np.asarray(align(value, self.axes) if value.axes else value.data, dtype=np.float64)
-        return found[self.part] if found.ndim and len(found) > 1 else found
+        sizes = zip(self.part, found.shape, strict=False)
+        return found[tuple(cut if size > 1 else slice(None) for cut, size in sizes)]
 
     def pieces(self, atom: Atom, params: Sequence[Array]) -> tuple[FunctionTerm, ...] | None:
         """A function of one argument as a sum of terms, if it is one."""
