@@ -164,14 +164,18 @@ def tabulated(f: RealFunction, sd: Array, enough: float = ENOUGH) -> HermiteSeri
     with np.errstate(divide="ignore", invalid="ignore"):
         octaves = np.floor(np.log2(sd))
         places = np.where(sd > 0, 2 * (np.log2(sd) - octaves) - 1, 0.0)
-    found = [(np.flatnonzero(octaves == number), _octave(f, float(number), enough)) for number in np.unique(octaves)]
-    tables = [table for _, table in found if table is not None]
-    if len(tables) < len(found):
+    numbers = np.unique(octaves)
+    orders = [len(table.terms) for table in (_octave(f, float(n), enough) for n in numbers) if table is not None]
+    if len(orders) < len(numbers):
         return None
-    order = max(len(table.terms) for table in tables)
+    order = max(orders)  # what is left out is told from this order on
+    tables = [_octave(f, float(number), enough, order) for number in numbers]
     squares, tail, steep, rough = np.empty((4, len(sd)))
     coefficients = np.zeros((order, len(sd)))
-    for at, table in zip((at for at, _ in found), tables, strict=True):
+    for number, table in zip(numbers, tables, strict=True):
+        if table is None:
+            return None
+        at = np.flatnonzero(octaves == number)
         waves = np.polynomial.chebyshev.chebvander(places[at], table.terms.shape[1] - 1).T
         squares[at] = table.squares @ waves
         tail[at], steep[at], rough[at] = table.tail, table.steep, table.rough
@@ -195,13 +199,14 @@ class _Octave(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _octave(f: RealFunction, number: float, enough: float) -> _Octave | None:
-    """The series for deviations from 2**number to twice that; for 0, where the number is -inf."""
+def _octave(f: RealFunction, number: float, enough: float, order: int = 0) -> _Octave | None:
+    """The series for deviations from 2**number to twice that; for 0, where the number is -inf; 0 orders: the least."""
     if number == -np.inf:
         value = evaluate(f, np.zeros(1))
         return _Octave(value[None], value**2, 0.0, math.sqrt(2), 8 * EPS) if np.isfinite(value).all() else None
     places = np.concatenate([np.cos(np.pi * (np.arange(OCTAVE) + 0.5) / OCTAVE), LOOKED_AT])
-    exact = hermite_series(lambda _: f, np.zeros(places.shape), 2.0 ** (number + (places + 1) / 2), enough=enough)
+    law = lambda _: f, np.zeros(places.shape), 2.0 ** (number + (places + 1) / 2)
+    exact = series(*law, order) if order else hermite_series(*law, enough=enough)
     if exact is None:
         return None
     scale = 1 / np.where(exact.norm > 0, exact.norm, 1.0)
