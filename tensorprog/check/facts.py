@@ -46,7 +46,7 @@ from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin
 INF = math.inf
 ALL = (-INF, INF)
 MOST = 1_000_000  # values of indices at which an expression of constants is evaluated
-ROUNDING = 1e-14  # of an expression of numbers, relative to the largest of them
+ROUNDING = 1e-15  # of one operation on numbers, relative to the largest of them; ten are counted at most
 TINY = 1e-13  # what may be 0 but for rounding
 FEW = 64  # values of a parameter that are looked at one by one
 ROUNDS, SETTLING = 12, 3  # of a recurrence, and those after which ranges that still grow are given up
@@ -279,8 +279,9 @@ class Calculus:
             if seen.size and np.isfinite(seen).all():
                 low, high = float(seen.min()), float(seen.max())
                 exact = not expr.children or (low.is_integer() and high.is_integer())
-                most = max((abs(n.value) for n in walk(expr) if isinstance(n, Number)), default=0.0)
-                slack = 0.0 if exact else ROUNDING * max(abs(low), abs(high), most)
+                nodes = list(walk(expr))
+                most = max((abs(n.value) for n in nodes if isinstance(n, Number)), default=0.0)
+                slack = 0.0 if exact else ROUNDING * min(len(nodes), 10) * max(abs(low), abs(high), most)
                 self._closed[expr] = low - slack, high + slack, len(seen) < values.size
         return self._closed[expr]
 

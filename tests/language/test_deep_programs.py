@@ -42,7 +42,7 @@ def test_masks_are_followed_through_long_chains(step: str) -> None:
 
 @pytest.mark.slow
 def test_functions_of_functions_are_compiled_or_refused() -> None:
-    law = loads(_chain(200, "c[i,j] * 0.999")).limit()
+    law = loads(_chain(100, "c[i,j] * 0.999")).limit()
     assert np.all(np.isfinite(law.given({"p": np.ones((2, 2))}).cov("y")))
     with pytest.raises((NotCompiledError, OutsideError)):
         loads(_chain(400, "tanh(c[i,j])")).limit().given({"p": np.ones((2, 2))}).cov("y")
