@@ -36,7 +36,7 @@ def function(expr: Expr, scope: Scope, axes: tuple[str, ...], part: Sequence[sli
     found: RealFunction = _Functions(scope, axes, part).of(expr)
     alive = ref(scope)  # a function that is remembered must not keep all moments of its law; it reads none of them
 
-    def of_part(cut: slice) -> RealFunction:
+    def of_part(cut: tuple[slice, ...]) -> RealFunction:
         here = alive()
         return found if here is None else function(expr, here, axes, cut)
 
