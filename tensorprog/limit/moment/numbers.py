@@ -201,7 +201,9 @@ class Numbers(Recursion[Value, IndexedValues]):
         read: dict[Variable, Estimate] = {}
         result = found(self.scope(ranges, seen=read))
         for average, known in read.items():
-            if np.any(known.error > rounding * np.abs(known.value)):
+            with np.errstate(invalid="ignore"):  # 0 * inf, where a mask is read
+                large = np.any(known.error > rounding * np.abs(known.value))
+            if large:
                 moved = [found(self.scope(ranges, average, by)) for by in (1.0, -1.0)]
                 axes = union(result.axes, *(other.axes for other in moved))
                 value = result.aligned(axes)
