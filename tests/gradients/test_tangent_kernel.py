@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 import tensorprog as tp
 from tensorprog import NotCompiledError, ProgramError
@@ -90,6 +91,30 @@ def test_many_inputs_have_the_kernel_of_a_few(name: str) -> None:
     assert apart[1:, 1:][distinct].max() < 1e-11 * np.abs(whole).max()
     assert np.array_equal(whole, whole.T)
     assert many.error < 1e-5 * np.abs(whole).max()
+
+
+def test_a_smooth_function_of_a_vector_and_its_bias() -> None:
+    """Derivatives of gelu read the sum of both and multiples of it; products over two variables stand beside them."""
+    x = np.random.default_rng(0).standard_normal((3, 5))
+    P = tp.Program("net")
+    i = P.index("i", 3)
+    u, b = P.initial("x[i]", data=x, variance=1.5), P.initial("b", cov=0.1)
+    P.outputs(P.matmul("u1[i]", P.weight("W", 1.6), P.nonlin("h[i]", tp.gelu(u[i] + b))[i]))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    weights = np.outer(weights, weights) / weights.sum() ** 2
+    data = 1.5 * x @ x.T / 5
+    second, wanted = data + 0.1, np.empty((3, 3))
+    for k, m in np.ndindex(3, 3):
+        rho = second[k, m] / second[k, k]
+        rest = max(second[m, m] - rho * second[k, m], 0)
+        y = np.sqrt(second[k, k]) * nodes[:, None]
+        z = rho * y + np.sqrt(rest) * nodes
+        first = [v * ndtr(v) for v in (y, z)]
+        slopes = [ndtr(v) + v * np.exp(-v * v / 2) / math.sqrt(2 * math.pi) for v in (y, z)]
+        wanted[k, m] = 1.6 * np.sum(weights * (first[0] * first[1] + data[k, m] * slopes[0] * slopes[1]))
+    found = tp.ntk(P, "u1", parameters=["W", "x"])
+    assert np.asarray(found) == pytest.approx(wanted, rel=1e-10)
+    assert found.error < 1e-11
 
 
 @pytest.mark.parametrize("pooled", [False, True])

@@ -486,6 +486,8 @@ class SumsOfFunctions:
             function = replace_variables(expr, lambda v: FORMAL if v == vectors[0] else None)
             return WeightedFunction(ONE, (), function, ((ONE, vectors[0], ()),))
         body, forms = self.numbered(expr)
+        if len(forms) > 1 and not reduced:  # of which one may be a multiple of the other, as in x * erf(x / sqrt(2))
+            body, forms = self.numbered(expr, by_direction=True)
         if len(forms) != 1 or (reduced and _reduces_numbered(body)):
             return WeightedFunction(ONE, (), expr, tuple((ONE, v, ()) for v in vectors), True)
         function = replace_variables(body, lambda v: FORMAL if v.name == ".0" else None)
@@ -510,8 +512,11 @@ class SumsOfFunctions:
         found = factors(part.function, signs=True)
         return [self.function_part(factor) if self.is_vector(factor) else WeightedFunction(factor) for factor in found]
 
-    def numbered(self, expr: Expr) -> tuple[Expr, list[Inner]]:
-        """An expression with its largest affine parts as variables ".0", ".1", ..., and these parts."""
+    def numbered(self, expr: Expr, by_direction: bool = False) -> tuple[Expr, list[Inner]]:
+        """An expression with its largest affine parts as variables ".0", ".1", ..., and these parts.
+
+        By direction, multiples of one part are one variable, where the factor is written before all of its weights.
+        """
         forms: dict[Inner, int] = {}
 
         def numbered(node: Expr) -> Expr:
@@ -520,7 +525,8 @@ class SumsOfFunctions:
             form = self.affine(node)
             if form is None:
                 return with_children(node, *map(numbered, node.children))
-            return sum_of((Variable(f".{forms.setdefault(form[0], len(forms))}"), form[1]))
+            inner, factor = without_factor(form[0]) if by_direction else (form[0], ONE)
+            return sum_of((product_of((factor, Variable(f".{forms.setdefault(inner, len(forms))}"))), form[1]))
 
         return numbered(expr), list(forms)
 
@@ -564,6 +570,17 @@ def linear_terms(expr: Expr, is_vector: Callable[[Expr], bool], size: Callable[[
         return [(product_of((factor, number)), bound, term) for number, bound, term in terms]
 
     return go(expr)
+
+
+def without_factor(form: Inner) -> tuple[Inner, Expr]:
+    """An affine form without the factors that all its weights have, and their product."""
+    rest, common = [factors(weight) for weight, _, _ in form], []
+    for factor in list(rest[0]):
+        if all(factor in weight for weight in rest):
+            common.append(factor)
+            for weight in rest:
+                weight.remove(factor)
+    return tuple((product_of(w), *entry[1:]) for w, entry in zip(rest, form, strict=True)), product_of(common)
 
 
 def _of_one_form(parts: list[WeightedFunction]) -> list[WeightedFunction]:
