@@ -181,6 +181,7 @@ def test_programs_are_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.
 # widths at which every part of a program is there; heads of fixed width are as wide as they can be tested
 SMALL = {"llama_block": {"G": 1}, "attention_fixed_head": {"D": 3}, "attention_infinite_heads": {"H": 4}}
 WIDTH = 4
+BOTH_WAYS = ("amp_lasso", "autoencoder_tied", "hopfield", "power_iteration")  # a weight that needs all coordinates
 
 
 @pytest.mark.slow
@@ -190,7 +191,7 @@ def test_methods_agree_in_law(name: str) -> None:
     reference = Drawn.of(run(netsor, WIDTH, QUICK, method="dense", seed=1))
     scale = scales(reference)
     found = moments(reference, scale)
-    for method in ("lazy", "collapsed"):
+    for method in ("lazy",) if name in BOTH_WAYS else ("lazy", "collapsed"):
         drawn = Drawn.of(run(netsor, WIDTH, QUICK, method=method, seed=2))
         comparison = compare(reference, found, scale, drawn)
         assert comparison.agrees, (method, comparison)
