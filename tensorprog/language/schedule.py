@@ -183,6 +183,15 @@ def upstream(netsor: Draft, names: Iterable[str]) -> frozenset[str]:
     return reached(read, names)
 
 
+def downstream(body: Iterable[Statement], names: Iterable[str]) -> frozenset[str]:
+    """Families that depend on some families, these too, through these statements."""
+    readers: dict[str, list[str]] = {}
+    for statement in body:
+        for reference in statement.inputs:
+            readers.setdefault(reference.name, []).append(statement.target.name)
+    return reached(lambda name: readers.get(name, []), names)
+
+
 @dataclass(frozen=True, eq=False)
 class Steps:
     """The steps of entries of a schedule one after the other, each made when it is its turn."""

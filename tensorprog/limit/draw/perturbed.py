@@ -29,7 +29,7 @@ from tensorprog.language.atoms import ATOMS
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.expr import Affine, Call, variables, walk
 from tensorprog.language.ir import Dot, MatMul, Netsor, Nonlin, Range
-from tensorprog.language.schedule import upstream
+from tensorprog.language.schedule import downstream, upstream
 from tensorprog.limit.draw.conditioned import Conditioned
 from tensorprog.limit.draw.draws import Draws
 from tensorprog.limit.draw.factors import Normals, Some
@@ -52,12 +52,7 @@ class Varying(NumericRecursion):
     def __init__(self, program: Netsor, numbers: int) -> None:
         super().__init__(program, True, numbers)
         body = self.netsor.body
-        found = set(self.random) | {s.target.name for s in body if isinstance(s, MatMul | Dot)}
-        size = -1
-        while size < len(found):
-            size = len(found)
-            found |= {s.target.name for s in body if any(reference.name in found for reference in s.inputs)}
-        self.random = frozenset(found)
+        self.random = downstream(body, self.random | {s.target.name for s in body if isinstance(s, MatMul | Dot)})
 
     def width(self, name: str) -> int:
         """Number of coordinates that one draw has."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, reduce
-from itertools import count, product
+from functools import lru_cache, partial, reduce
+from itertools import product
 
 from tensorprog.check.signs import beside_transposes, both_ways, transposed_weight, with_copies
 from tensorprog.language.arrows import acyclic, components
+from tensorprog.language.averages import unused
 from tensorprog.language.errors import NotCompiledError, Problem
 from tensorprog.language.expr import (
     Affine,
@@ -24,7 +25,7 @@ from tensorprog.language.expr import (
     sum_of,
 )
 from tensorprog.language.ir import Dot, Family, Index, MatMul, Netsor, Nonlin, Range, Statement
-from tensorprog.language.schedule import Loop, positions, schedule, upstream
+from tensorprog.language.schedule import Loop, downstream, positions, schedule, upstream
 
 __all__ = [
     "ONE", "ZERO", "Box", "Condition", "Corrected", "Reading",
@@ -124,16 +125,8 @@ def not_compiled(statement: Statement, what: str, fix: str) -> NotCompiledError:
 def random_families(netsor: Netsor) -> frozenset[str]:
     """Families that are random in the limit: scores, vectors of finite width, and all that depends on them."""
     fixed = dict(netsor.fixed_widths)
-    found = {initial.name for initial in netsor.initial if netsor.families[initial.name].width in fixed}
-    before = -1
-    while len(found) != before:
-        before = len(found)
-        for statement in netsor.body:
-            name = statement.target.name
-            finite = netsor.families[name].width in fixed
-            if finite or name in netsor.scores or any(reference.name in found for reference in statement.inputs):
-                found.add(name)
-    return frozenset(found)
+    found = (name for name, f in netsor.families.items() if f.width in fixed or name in netsor.scores)
+    return downstream(netsor.body, found)
 
 
 def is_layered(netsor: Netsor, random: frozenset[str]) -> bool:
@@ -299,12 +292,7 @@ def single(netsor: Netsor) -> Netsor:
     """
     taken = {*netsor.families, *netsor.index, *netsor.constant, *(width for width, *_ in netsor.widths)}
     taken |= set(dict(netsor.fixed_widths))
-
-    def fresh(name: str) -> str:
-        own = name if name not in taken else next(new for k in count(1) if (new := f"{name}_{k}") not in taken)
-        taken.add(own)
-        return own
-
+    fresh = partial(unused, taken=taken)
     split: list[Statement] = []
     for statement in netsor.body:
         joint = isinstance(statement, MatMul) or (isinstance(statement, Dot) and statement.scale != "1/n")
@@ -373,10 +361,8 @@ def with_summands(netsor: Netsor, scores: Mapping[str, Dot]) -> tuple[Netsor, di
         return netsor, {}
     taken, made = {*netsor.families, *netsor.index, *netsor.constant}, dict[str, Nonlin]()
     for name, statement in growing.items():
-        own = next(new for k in count() if (new := f"{name}_terms{k or ''}") not in taken)
-        taken.add(own)
-        product = Call("multiply", statement.inputs)
-        made[name] = Nonlin(replace(statement.target, name=own), product, "", statement.span)
+        target = replace(statement.target, name=unused(f"{name}_terms", taken))
+        made[name] = Nonlin(target, Call("multiply", statement.inputs), "", statement.span)
     body: list[Statement] = []
     for each in netsor.body:
         body += [made[each.target.name], each] if isinstance(each, Dot) and each.target.name in made else [each]

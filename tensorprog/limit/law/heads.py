@@ -21,7 +21,7 @@ from tensorprog.gaussian.estimate import TINY
 from tensorprog.language.errors import NotCompiledError, ProgramError, did_you_mean
 from tensorprog.language.expr import Affine, Expr, Reduction, Variable, index_names, product_of, replace_variables, walk
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Statement, Weight
-from tensorprog.language.schedule import upstream
+from tensorprog.language.schedule import downstream, upstream
 from tensorprog.limit.form.definitions import ONE, ZERO, Box, place
 from tensorprog.limit.form.sums_of_functions import Inner, WeightedFunction, position_names
 from tensorprog.limit.law.conditional_moments import diagonal, is_linear
@@ -255,7 +255,7 @@ class _Families:
 
     def _apart(self, name: str, index: str) -> bool:
         """Whether what is read besides depends on no head, nor on how many there are."""
-        read, tied, size = upstream(self.netsor, [name]), {*self.places}, 0
+        read, tied = upstream(self.netsor, [name]), {*self.places}
         body = [s for s in self.netsor.body if s.target.name in read]
         for s in body:
             nodes = walk(s.expr) if isinstance(s, Nonlin) else ()
@@ -264,10 +264,7 @@ class _Families:
             if (counts and s.target.name in self.places) or (shared and s.target.name not in self.places):
                 return False
             tied |= {s.target.name} if counts else set()
-        while size < len(tied):
-            size = len(tied)
-            tied |= {s.target.name for s in body if any(v.name in tied for v in s.inputs)}
-        return not self.outside & (tied | self.recursion.random)
+        return not self.outside & (downstream(body, tied) | self.recursion.random)
 
 
 class InfiniteHeads(Marginals):

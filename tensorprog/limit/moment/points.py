@@ -45,7 +45,7 @@ from tensorprog.language.evaluate import (
 from tensorprog.language.expr import Affine, Variable, product_of, variables
 from tensorprog.language.ir import Dot, MatMul, Nonlin, Range
 from tensorprog.language.linalg import extended
-from tensorprog.language.schedule import Step, upstream
+from tensorprog.language.schedule import Step, downstream, upstream
 from tensorprog.language.weight_members import variances
 from tensorprog.limit.form.definitions import Box, Corrected, place, target_box
 from tensorprog.limit.form.sums_of_functions import ONE, Inner, SumsOfFunctions, WeightedFunction
@@ -296,14 +296,10 @@ class VectorsAtPoints:
         return found if self.looped else set()
 
     @cached_property
-    def in_turn(self) -> set[str]:
+    def in_turn(self) -> frozenset[str]:
         """Momentary families that are made step by step: what a recurrence carries, and what is made of it."""
-        found, size = self.momentary & self.parts.carried, -1
-        while size < len(found):
-            size = len(found)
-            made = [s for s in self.netsor.body if isinstance(s, Nonlin) and s.target.name in self.momentary]
-            found |= {s.target.name for s in made if any(v.name in found for v in s.inputs)}
-        return found
+        made = (s for s in self.netsor.body if isinstance(s, Nonlin) and s.target.name in self.momentary)
+        return downstream(made, self.momentary & self.parts.carried)
 
     def values(self, name: str, box: Box) -> tuple[Array, list[int]]:
         """A vector at the points: its members in a box are known; and where the members begin.
