@@ -87,16 +87,11 @@ def attention(
         k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
     score = q @ k.transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
     if is_causal:
-        mask = _side(score, 0)
+        mask = torch.arange(score.shape[-1]) <= torch.arange(score.shape[-2])[:, None]
     if mask is not None:
         score = torch.where(mask, score, OFF) if mask.dtype == torch.bool else score + mask
     made = score.softmax(-1) @ v
     return made.transpose(-3, -2).contiguous().transpose(-3, -2) if made.dim() > 3 else made  # strides as they were
-
-
-def _side(x: Any, diagonal: int) -> Any:
-    """Where the entries of a matrix are that a lower triangle keeps."""
-    return torch.arange(x.shape[-1]) - torch.arange(x.shape[-2])[:, None] <= diagonal
 
 
 def _spread(x: Any, dims: Any = None, unbiased: Any = True, keepdim: bool = False, *, correction: Any = 1) -> Any:

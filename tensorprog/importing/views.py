@@ -178,7 +178,7 @@ def sliced(
     if not any(atom.is_width for atom in atoms) and (starts[0] != starts[1] or lengths[0] != lengths[1]):
         raise sketch.refuse("which entries are read changes with the width", "read the same ones at every width")
     if len(atoms) == 1 and not first.is_width:
-        new = sketch.axis((value_key(value, dim), starts[0], lengths[0]), *lengths) if lengths[0] > 1 else ()
+        new = sketch.axis((("part", str(value.expr), dim), starts[0], lengths[0]), *lengths) if lengths[0] > 1 else ()
         form = (step * new[0].slot if new else Affine()) + starts[0]
         return sketch.read_at(value, {first.name: form}, _with(value, dim, new))
     if step > 1:
@@ -214,11 +214,6 @@ def sliced(
         )
     sketch.split(first, outer)
     raise AssertionError("axes are split where they arise")
-
-
-def value_key(value: Traced, dim: int) -> Any:
-    """A key for a part of an axis."""
-    return ("part", str(value.expr), dim)
 
 
 def _with(value: Traced, dim: int, atoms: Sequence[AxisPart]) -> tuple[tuple[AxisPart, ...], ...]:

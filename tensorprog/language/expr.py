@@ -641,12 +641,6 @@ def bound_indices(expr: Expr) -> set[str]:
     return {name for node in walk(expr) if isinstance(node, Reduction) for name in node.indices}
 
 
-def fresh_substitute(expr: Expr, values: Mapping[str, Affine], rename: Callable[[str], str]) -> Expr:
-    """Substitute, giving every index that a reduction removes the new name that `rename` makes."""
-    removed = (name for node in walk(expr) if isinstance(node, Reduction) and node.removes for name in node.indices)
-    return substitute(expr, {**values, **{name: Affine.index(rename(name)) for name in removed}})
-
-
 def replace_variables(expr: Expr, change: Callable[[Variable], Expr | None]) -> Expr:
     """Replace references for which `change` gives an expression."""
     return rebuild(expr, lambda node: change(node) if isinstance(node, Variable) else None)

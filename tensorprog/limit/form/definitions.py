@@ -290,9 +290,7 @@ def single(netsor: Netsor) -> Netsor:
 
     Raises    NotCompiledError for transposed weights beside scores
     """
-    taken = {*netsor.families, *netsor.index, *netsor.constant, *(width for width, *_ in netsor.widths)}
-    taken |= set(dict(netsor.fixed_widths))
-    fresh = partial(unused, taken=taken)
+    fresh = partial(unused, taken=netsor.taken)
     split: list[Statement] = []
     for statement in netsor.body:
         joint = isinstance(statement, MatMul) or (isinstance(statement, Dot) and statement.scale != "1/n")
@@ -359,7 +357,7 @@ def with_summands(netsor: Netsor, scores: Mapping[str, Dot]) -> tuple[Netsor, di
     growing = {name: s for name, s in scores.items() if netsor.families[s.left.name].width not in fixed}
     if all(gaussian(operand) for name in netsor.scores if name in growing for operand in growing[name].inputs):
         return netsor, {}
-    taken, made = {*netsor.families, *netsor.index, *netsor.constant}, dict[str, Nonlin]()
+    taken, made = netsor.taken, dict[str, Nonlin]()
     for name, statement in growing.items():
         target = replace(statement.target, name=unused(f"{name}_terms", taken))
         made[name] = Nonlin(target, Call("multiply", statement.inputs), "", statement.span)

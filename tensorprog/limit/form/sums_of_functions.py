@@ -27,7 +27,6 @@ from tensorprog.language.expr import (
     affine_expr,
     factors,
     free_indices,
-    fresh_substitute,
     is_call,
     product_of,
     rebuild,
@@ -380,12 +379,11 @@ class SumsOfFunctions:
         return tuple(inside)
 
     def fresh(self, expr: Expr, names: dict[str, Affine]) -> Expr:
-        """Substitute, giving every reduction index a name of its own."""
-
-        def renamed(name: str) -> str:
-            return self.bound(name.split("~")[0], self.bound_ranges.get(name) or self.netsor.ranges[name])
-
-        return fresh_substitute(expr, names, renamed)
+        """Substitute, giving every index that a reduction removes a name of its own."""
+        removed = (name for node in walk(expr) if isinstance(node, Reduction) and node.removes for name in node.indices)
+        spans = ((name, self.bound_ranges.get(name) or self.netsor.ranges[name]) for name in removed)
+        bound = {name: Affine.index(self.bound(name.split("~")[0], span)) for name, span in spans}
+        return substitute(expr, {**names, **bound})
 
     def bound(self, name: str, span: Range) -> str:
         """A new name of an index that a reduction removes, with its range."""
