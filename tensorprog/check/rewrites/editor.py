@@ -26,7 +26,7 @@ from tensorprog.language.expr import (
     variables,
     walk,
 )
-from tensorprog.language.ir import Dot, Index, MatMul, Netsor, Nonlin, Range, Statement, Weight
+from tensorprog.language.ir import ConstantDef, Dot, Index, MatMul, Netsor, Nonlin, Range, Statement, Weight
 from tensorprog.language.schedule import positions, schedule
 
 MAX_TOTAL = 80_000  # nodes of all expressions together, as far as writing out makes them: a program is to fit a file
@@ -58,7 +58,7 @@ class Editor:
     """One valid program, and the changes that lead to the next one.
 
     `origin` says what in the first program each statement comes from.  Steps enter what they change in `changed` (by
-    position), what they declare in `weights`, and in `initials` the weights that stand for initial
+    position), what they declare in `weights` and `constants`, and in `initials` the weights that stand for initial
     families.
     """
 
@@ -66,6 +66,7 @@ class Editor:
         self.netsor, self.origin = netsor, tuple(origin)
         self.structure = Structure.of(netsor)
         self.changed: dict[int, Statement] = {}
+        self.constants: list[ConstantDef] = []
         self.weights: list[Weight] = []
         self.initials: dict[str, str] = {}
         self._indices: dict[str, Index] = dict(netsor.index)
@@ -259,6 +260,7 @@ class Editor:
             body=tuple(entries[position][0] for position in order),
             indices=tuple(self._indices.values()),
             initial=tuple(v for v in self.netsor.initial if v.name not in self.initials.values()),
+            constants=(*self.netsor.constants, *self.constants),
             weights=(*self.netsor.weights, *self.weights),
         )
         return made, tuple(entries[position][1] for position in order)

@@ -20,9 +20,9 @@ import numpy as np
 
 from tensorprog.check.rewrites.editor import Editor, Rewrite
 from tensorprog.check.signs import coordinatewise
-from tensorprog.language.expr import Call, Expr, Number, Reduction, Variable, fold, slots_of
+from tensorprog.language.expr import Call, Constant, Expr, Number, Reduction, Variable, fold, slots_of
 from tensorprog.language.initials import initial_law
-from tensorprog.language.ir import Dot, MatMul, Nonlin, Weight
+from tensorprog.language.ir import ConstantDef, Dot, MatMul, Nonlin, Table, Weight
 
 POSITIVE = ("add", "subtract", "negative", "abs", "relu", "leaky_relu", "maximum", "minimum")  # f(c x) = c f(x), c > 0
 LOST = Fraction(10**6)  # stands for what is multiplied by no power of the number
@@ -32,11 +32,16 @@ def biases(editor: Editor) -> Iterator[Rewrite]:
     """Write score operands that are independent initial vectors of mean zero as MatMuls of the constant vector 1."""
     operands = {o.reference.name for o in editor.structure.operands if o.statement is None}
     for initial in editor.netsor.initial:
-        variance, slots = initial.cov, slots_of(initial.indices)
-        if initial.joint or initial.data is not None or not isinstance(variance, Expr):
-            continue  # members may be correlated
-        if initial.name not in operands or np.any(initial_law(editor.netsor, initial).mean):
+        law = initial_law(editor.netsor, initial) if initial.name in operands else None
+        if law is None or np.any(law.mean) or np.any(law.blocks * ~np.eye(law.blocks.shape[-1], dtype=bool)):
             continue
+        variance, slots = initial.cov, slots_of(initial.indices)
+        if law.joint or not isinstance(variance, Expr) or initial.data is not None:
+            values, order = np.diagonal(law.blocks, axis1=-2, axis2=-1), (*law.independent, *law.joint)
+            if order:
+                table = Table.of(values.reshape([editor.size_of(index) for index in order]))
+                editor.constants.append(ConstantDef(editor.name(f"v_{initial.name}"), table, order))
+            variance = Constant(editor.constants[-1].name, slots_of(order)) if order else Number(values.item())
         weight = editor.name(f"W_{initial.name}")
         editor.weights.append(Weight(weight, initial.indices, variance, (initial.width, initial.width), initial.span))
         editor.initials[weight] = initial.name
