@@ -182,7 +182,7 @@ class KernelSteps:
             place = np.arange(math.prod(size[:first])).reshape(size[:first])
             rows.append(np.broadcast_to(place, shape[:first]).ravel())
             array = np.stack(np.broadcast_arrays(*own or [np.ones(())]))
-            arrays.append(array.reshape(len(array), place.size, -1))
+            arrays.append(np.ascontiguousarray(array.reshape(len(array), place.size, -1)))
         lines = (math.prod(shape[:first]), math.prod(shape[first:]))
         array = np.stack([np.broadcast_to(each, shape) for each in given]) if len(given) > 1 else given[0][None]
         array = np.broadcast_to(array, (len(given), *shape)).reshape(-1, *lines)

@@ -167,6 +167,9 @@ def nearest_semidefinite(gram: Array) -> tuple[Array, float]:
     return (near + near.T) / 2, max(0.0, -float(values[0]))
 
 
+LEAST_PIVOT = 1e-14  # beside the variance
+
+
 def triangular(cov: NDArray[Any], scale: NDArray[Any] | None = None) -> NDArray[Any]:
     """Lower triangular factors, in the order given; a variable that those before it determine has pivot 0.
 
@@ -175,6 +178,22 @@ def triangular(cov: NDArray[Any], scale: NDArray[Any] | None = None) -> NDArray[
     Shapes    (..., d, d) -> (..., d, d)
     """
     return extended(np.zeros((*cov.shape[:-2], 0, 0), cov.dtype), cov, scale)
+
+
+def undetermined(cov: NDArray[Any], factor: NDArray[Any]) -> NDArray[Any]:
+    """Deviations that may be left where pivots are rounding; negative where variables are others, in every number.
+
+    Each is another multiple, from 1 to 2, of what rounding may leave, so that variables moved by them part.
+
+    Shapes    cov, factor (..., d, d) -> (..., d)
+    """
+    var = np.einsum("...ii->...i", cov)
+    lost = (np.einsum("...ii->...i", factor) == 0) & (var > 0)
+    found = np.sqrt(np.where(lost, LEAST_PIVOT * var, 0.0)) * np.linspace(1, 2, var.shape[-1])
+    if lost.any():
+        equal = (cov == var[..., :, None]) & (cov == var[..., None, :])
+        found = np.where(np.tril(equal, -1).any(axis=-1), -found, found)
+    return found
 
 
 def extended(known: NDArray[Any], rows: NDArray[Any], scale: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -190,7 +209,7 @@ def extended(known: NDArray[Any], rows: NDArray[Any], scale: NDArray[Any] | None
         first = max(k, done)
         rest = rows[..., first - done :, k] - (factor[..., first:, :k] @ factor[..., k, :k, None])[..., 0]
         pivot = np.square(factor[..., k, k]) if k < done else rest[..., 0]
-        real = pivot > (0 if k < done else 1e-14 * scale[..., k - done])
+        real = pivot > (0 if k < done else LEAST_PIVOT * scale[..., k - done])
         root = np.sqrt(np.where(real, pivot, 1.0))
         factor[..., first:, k] = np.where(real[..., None], rest / root[..., None], 0.0)
     return factor

@@ -54,15 +54,16 @@ def test_closed_forms_of_tiles(started: None, name: str, monkeypatch: pytest.Mon
 @needs_numba
 @pytest.mark.parametrize("name", ELEMENTARY)
 @pytest.mark.parametrize(
-    "shapes", [((3, 1, 900), (2, 900)), ((5400, 1), (1,)), ((2, 1), (1, 2700)), ((1,), (6, 1, 900))]
+    "shapes",
+    [((3, 1, 900), (2, 900)), ((5400, 1), (1,)), ((2, 1), (1, 2700)), ((1,), (6, 1, 900)), ((60, 90), (1, 90))],
 )
 def test_closed_forms_of_arrays_of_any_shape(
     started: None, name: str, shapes: tuple[tuple[int, ...], ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As covariances of places of images, whose variances are those of both places."""
+    """As covariances of places of images, whose variances are those of both places, and in any order."""
     f, rng = elementary(ELEMENTARY[name]), np.random.default_rng(1)
     assert f is not None
-    v, w = (rng.uniform(0.2, 3.0, shape) for shape in shapes)
+    v, w = (np.asfortranarray(rng.uniform(0.2, 3.0, shape)) for shape in shapes)
     cov = rng.uniform(-1, 1, np.broadcast_shapes(*shapes)) * np.sqrt(v) * np.sqrt(w)
     found = values(f, f, v, w, cov)
     monkeypatch.setattr(fast.COMPILED, "module", None)

@@ -100,3 +100,13 @@ def test_many_layers_behind_scores_have_a_profile() -> None:
     assert np.isfinite(profile["variance"]).all() and not np.isnan(profile["kurtosis_error"]).any()
     growth = profile["variance"].values[1:] / profile["variance"].values[:-1]
     assert np.all((growth > 3) & (growth < 4.01))  # attention adds as much as is there, and relu as much again
+    entropy, error = (profile[f"attention_entropy{end}"].values[20:] for end in ("", "_error"))
+    assert np.all(entropy <= error)  # 0 with 90 digits, where tokens agree to 1e-21: in the numbers here they are equal
+
+
+def test_tokens_that_are_one_have_uniform_attention(tmp_path: Path) -> None:
+    text = (Path(tp.__file__).parents[1] / "programs" / "deep_attention.yaml").read_text()
+    (tmp_path / "one.yaml").write_text(text.replace("0.5**", "1.0**"))
+    profile = tp.depth(tp.load(tmp_path / "one.yaml", L=24, s=3), "x", draws=16)
+    assert np.allclose(profile["attention_entropy"][1:], np.log(3)), profile["attention_entropy"]
+    assert np.all(profile["attention_entropy_error"][1:] < 1e-6)

@@ -118,19 +118,24 @@ def _widened(name: str, value: Array, tokens: int, relative: Array) -> Array:
     return np.asarray((4 if name == "kurtosis" else 1) * diagonal * np.abs(value))
 
 
-def _gathered(parts: Iterable[tuple[int, Any, Any, Any, Any]]) -> dict[str, Measured]:
+def _gathered(parts: Iterable[tuple[int, Any, Any, Any, Any, Any]]) -> dict[str, Measured]:
     """The quantities of draws that come in parts: the number of the group, Gram matrices, plain moments, entropies,
-    and relative errors of Gram matrices.  Groups are of one size.
+    relative errors of Gram matrices and errors of entropies.  Groups are of one size.
     """
+    unknown, draws = 0.0, 0
     groups, relative, tokens = dict[int, tuple[int, dict[str, Array]]](), np.zeros(()), 1
-    for group, gram, raw, entropy, wrong in parts:
+    for group, gram, raw, entropy, wrong, error in parts:
         count, before = groups.get(group, (0, {}))
         sums = {name: value + before.get(name, 0.0) for name, value in _sums(gram, raw, entropy).items()}
         groups[group] = count + len(gram), sums
-        relative, tokens = np.maximum(relative, wrong), gram.shape[-1]
+        relative, tokens, draws = np.maximum(relative, wrong), gram.shape[-1], draws + len(gram)
+        unknown = unknown + (0.0 if error is None else error.sum(axis=0))
     means = {name: np.stack([sums[name] / count for count, sums in groups.values()]) for name in sums}
     whole, each = _quantities({name: value.mean(axis=0) for name, value in means.items()}), _quantities(means)
-    return {name: Measured(v, each[name], _widened(name, v, tokens, relative)) for name, v in whole.items()}
+    wide = {name: _widened(name, v, tokens, relative) for name, v in whole.items()}
+    if "attention_entropy" in wide:
+        wide["attention_entropy"] = wide["attention_entropy"] + unknown / draws
+    return {name: Measured(v, each[name], wide[name]) for name, v in whole.items()}
 
 
 def measured(question: Question, choice: Variant, draws: int, seed: int, backward: bool = False) -> dict[str, Measured]:
@@ -144,9 +149,10 @@ def measured(question: Question, choice: Variant, draws: int, seed: int, backwar
         else:
             source = LayerDraws(law, question.axes, choice.entropies, seed)
         found = _gathered(
-            (piece.replicate, piece.gram, piece.raw, _entropies(question, choice, piece.scalars), piece.relative)
+            (piece.replicate, piece.gram, piece.raw, _entropies(question, choice, piece.scalars), piece.relative,
+             _entropies(question, choice, piece.errors))
             for piece in source.replicates(draws, REPLICATES)
-        )
+        )  # fmt: skip
     return {"gradient_norm": _placed(question, choice, found["variance"])} if backward else found
 
 
@@ -205,7 +211,7 @@ def of_networks(question: Question, choice: Variant, width: int, samples: int, s
     def found(gram: Array, raw: Array | None, entropy: Array | None) -> dict[str, Measured]:
         cuts = [slice(k * size, (k + 1) * size) for k in range(GROUPS)]
         parts = ((gram[s], raw if raw is None else raw[:, s], entropy if entropy is None else entropy[s]) for s in cuts)
-        return _gathered((k, *part, 0.0) for k, part in enumerate(parts))
+        return _gathered((k, *part, 0.0, None) for k, part in enumerate(parts))
 
     drawn = run(program, keep=choice.entropies, averages=averages)
     matrix = drawn.averages[gram] if others else drawn.averages[gram][..., None]

@@ -31,9 +31,9 @@ from tensorprog.language.evaluate import (
     take,
 )
 from tensorprog.language.expr import Affine, Expr, Variable, indices_of, substitute, variables
-from tensorprog.language.ir import Dot, Range
-from tensorprog.language.linalg import triangular
-from tensorprog.limit.draw.factors import CHUNK, Factor, Normals, given_before, relative_error, same_for_all
+from tensorprog.language.ir import Dot, Nonlin, Range
+from tensorprog.language.linalg import triangular, undetermined
+from tensorprog.limit.draw.factors import CHUNK, SHOWN, Factor, Normals, given_before, relative_error, same_for_all
 from tensorprog.limit.draw.statements import Statements, formal, meet
 from tensorprog.limit.form.definitions import place, target_box
 from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, WeightedFunction, position_names
@@ -77,6 +77,8 @@ class Conditioned(NumericRecursion):
         self.factors = {} if factors is None else factors
         self.random = frozenset()
         self.relative, self.wrong = 0.0, np.zeros(())
+        self._collapsed = np.zeros(1, bool)  # draws in which different vectors came closer than numbers tell
+        self._doubted = False  # whether scores are read with their errors
         self.statements = statements_of(whole)
         self._windows: dict[Any, IndexedValues] = {}  # second moments and means of members in boxes
         self._evaluated: dict[tuple[Any, ...], Value] = {}  # coefficients, until more averages are known
@@ -165,6 +167,16 @@ class Conditioned(NumericRecursion):
             return self.whole.average(name)
         return super()._average(name)
 
+    def average_at(self, reference: Variable, ranges: Mapping[str, Range]) -> Value:
+        """Averages that a reference reads; scores have errors where they are numbers, not coefficients of vectors.
+
+        Keys whose scores can not be told apart belong to vectors that can not either: it does not matter which is read.
+        """
+        found = super().average_at(reference, ranges)
+        if self._doubted or reference.name not in self.netsor.scores or not found.estimate.error.any():
+            return found
+        return Value.of(found.estimate.value, found.axes)
+
     def known(self, name: str) -> Box:
         """The members of a scalar family that are known."""
         return self.given[name][1] if name in self.given else super().known(name)
@@ -177,7 +189,7 @@ class Conditioned(NumericRecursion):
             ranges = dict(ranges) | {first: ranges[name] for first, name in names.items()}
             found = self._number(substitute(expr, copies), ranges)
             return Value(tuple(names.get(name, name) for name in found.axes), found.estimate)
-        key = expr, *((name, tuple(ranges[name])) for name in indices_of(expr, ranges))
+        key = self._doubted, expr, *((name, tuple(ranges[name])) for name in indices_of(expr, ranges))
         if key not in self._evaluated:
             self._evaluated[key] = super()._number(expr, ranges)
         return self._evaluated[key]
@@ -264,6 +276,7 @@ class Conditioned(NumericRecursion):
         """What one statement gives for every draw: scores given or drawn, averages, and functions of them."""
         statement = self.netsor.body[position]
         name = statement.target.name
+        before, self._doubted = self._doubted, isinstance(statement, Nonlin)
         if name in self.given:
             drawn, box = self.given[name]
             positions = [str(k) for k in range(len(box))]
@@ -275,6 +288,7 @@ class Conditioned(NumericRecursion):
             found = super().average_of(position, ranges).scaled(self.width(statement.left.name) ** 0.5)
         else:
             found = self._joint_score(name, ranges) if name in self.columns.together else self._score(statement, ranges)
+        self._doubted = before
         self._evaluated.clear()
         return found
 
@@ -379,8 +393,10 @@ class Conditioned(NumericRecursion):
         whole = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
         every = np.arange(len(whole)).reshape(-1, *[1] * meeting.pairs.ndim)
         drawn = picked(whole, (every, place.reshape(meeting.pairs.shape), *meeting.columns))
-        shape = [span[1] - span[0] for span in map(ranges.__getitem__, meeting.axes)]
-        return Value.of(np.broadcast_to(drawn, (len(drawn), *shape)), (REPLICATE, *meeting.axes))
+        shape = (len(drawn), *(span[1] - span[0] for span in map(ranges.__getitem__, meeting.axes)))
+        error = factors[0].errors(factors[1], place.reshape(meeting.pairs.shape), meeting.columns)
+        error = self._doubts([factor.lost for factor in factors], error)
+        return Value.of(np.broadcast_to(drawn, shape), (REPLICATE, *meeting.axes), error)
 
     def _joint_score(self, name: str, ranges: Mapping[str, Range]) -> Value:
         """Scores of functions of MatMul outputs, given those of their group that were drawn before."""
@@ -393,9 +409,24 @@ class Conditioned(NumericRecursion):
         cov, error = self._blocks(self.score_covariance, entries, int(ends[-1]))
         self.relative = max(self.relative, relative_error(cov, error))
         normals = np.concatenate([self.normals.of(("scores", other), flat) for other, flat in places], axis=-1)
-        values = np.matmul(triangular(cov)[:, ends[-2] :], normals[..., None])
+        rows = triangular(cov)
+        values, lost = np.matmul(rows[:, ends[-2] :], normals[..., None]), undetermined(cov, rows)[:, ends[-2] :]
         known.append(own)
-        return Value.of(values.reshape(-1, *shape), (REPLICATE, *(str(k) for k in range(len(shape)))))
+        axes = REPLICATE, *(str(k) for k in range(len(shape)))
+        return Value.of(values.reshape(-1, *shape), axes, self._doubts([lost], lost.reshape(-1, *shape)))
+
+    def _doubts(self, lost: Sequence[Array], error: Array) -> Array | None:
+        """Errors of scores drawn, from those signed as in `undetermined`; none that no softmax shows.
+
+        Variables that are others in every number are the same ones, unless different ones came that close before.
+        """
+        if not any(part.any() for part in lost):
+            return None
+        for part in lost:
+            self._collapsed = self._collapsed | (part > 0).any(axis=tuple(range(1, part.ndim)))
+        doubted = (error > 0) | self._collapsed.reshape(-1, *[1] * (error.ndim - 1))
+        found = np.where(doubted & (np.abs(error) > SHOWN), np.abs(error), 0.0)
+        return np.broadcast_to(found, (self.normals.draws, *error.shape[1:]))
 
     def entered(self, name: str, box: Sequence[Range]) -> None:
         """Draw the coordinates of members that a recurrence has made known, where that must be at once."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tensorprog.gaussian.estimate import EPS, TINY
 from tensorprog.language.arrows import connected
 from tensorprog.language.expr import Affine
-from tensorprog.language.linalg import triangular
+from tensorprog.language.linalg import triangular, undetermined
 from tensorprog.limit.form.definitions import Box
 from tensorprog.limit.moment.indexed import difference
 from tensorprog.limit.moment.numeric_recursion import NumericRecursion
@@ -27,6 +27,7 @@ from tensorprog.limit.moment.values import REPLICATE, IndexedValues
 __all__ = [
     "CHUNK",
     "ROUNDING",
+    "SHOWN",
     "Factor",
     "GivenNormals",
     "Members",
@@ -54,11 +55,13 @@ class Factor:
     """Triangular factors, one for each of some weight members, of which many share one.
 
     Shapes    rows (draws or 1, kinds, columns, columns), or (draws or 1, kinds, columns) where they are diagonal; kind
-              (members,)
+              (members,); sizes, lost (draws or 1, kinds, columns): deviations, and see `undetermined`
     """
 
     rows: Array
     kind: NDArray[np.int64]
+    sizes: Array
+    lost: Array
     relative: float = 0.0  # the largest error of a covariance, beside the deviations of both members
 
     @classmethod
@@ -74,13 +77,27 @@ class Factor:
         draws, size = (max((cov.shape[k] for cov in kinds), default=1) for k in (0, 1))
         whole = np.stack([np.broadcast_to(cov, (draws, size, size)) for cov in kinds] or [np.zeros((1, 0, 0))], axis=1)
         diagonal = np.einsum("...ii->...i", whole)
+        sizes = np.sqrt(np.maximum(diagonal, 0.0))
         if np.count_nonzero(whole) == np.count_nonzero(diagonal):
-            return cls(np.sqrt(np.maximum(diagonal, 0.0)), np.array(kind, np.int64), relative)
-        return cls(triangular(whole), np.array(kind, np.int64), relative)
+            return cls(sizes, np.array(kind, np.int64), sizes, np.zeros((1, *sizes.shape[1:])), relative)
+        rows = triangular(whole)
+        return cls(rows, np.array(kind, np.int64), sizes, undetermined(whole, rows), relative)
 
     def at(self, members: NDArray[np.int64] | slice) -> Factor:
         """The factors of some of the members."""
         return replace(self, kind=self.kind[members])
+
+    def errors(self, other: Factor, place: Array, columns: Sequence[Array]) -> Array:
+        """What is lost of scores of columns of the members at `place` of two weights, signed like that.
+
+        Shapes    place and each of columns (*positions) -> (draws or 1, *positions)
+        """
+        (size, lost), (other_size, other_lost) = (
+            [array[:, factor.kind[place], column] for array in (factor.sizes, factor.lost)]
+            for factor, column in ((self, columns[0]), (other, columns[1]))
+        )
+        error = np.abs(lost) * other_size + size * np.abs(other_lost)
+        return np.where((lost > 0) | (other_lost > 0), error, -error)
 
     def times(self, block: Array, right: bool = False) -> Array:
         """Factors times normals, or normals times transposed factors, of every draw and member.
@@ -102,6 +119,7 @@ class Factor:
 
 
 Members = tuple[str, Box]  # of a family of scores
+SHOWN = 1e-2  # errors of scores that move a softmax
 ROUNDING = 64 * EPS  # of second moments, beside the largest
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.several import REPLICATES, point_sets
 from tensorprog.language.errors import NotCompiledError
+from tensorprog.language.evaluate import align
 from tensorprog.language.expr import Affine
 from tensorprog.limit.draw.conditioned import Conditioned
 from tensorprog.limit.law.conditional_moments import DrawSource, is_linear, pieces
@@ -47,7 +48,8 @@ class LayerMoments:
 
     Shapes    gram (draws, layers, others, tokens, tokens); raw (orders, draws, layers, others, tokens) are plain
               moments, None where they are not known; relative (2, layers) are errors of Gram matrices beside the sizes
-              of the tokens, on the diagonal and of all entries, averaged over draws; each of scalars (draws, *members)
+              of the tokens, on the diagonal and of all entries, averaged over draws; each of scalars, and of
+              their errors, (draws, *members)
     """
 
     replicate: int
@@ -55,6 +57,7 @@ class LayerMoments:
     raw: Array | None
     relative: Array
     scalars: dict[str, Array] = field(default_factory=dict)
+    errors: dict[str, Array] = field(default_factory=dict)
 
 
 class LayerDraws:
@@ -112,6 +115,7 @@ class LayerDraws:
             gram, relative = self._gram(found, len(points))
             raw = self._raw(found)
             scalars = {name: self.source.mean(found, number) for number, name in enumerate(self.scalars, 1)}
+            errors = {name: self._errors(found, name, value.shape) for name, value in scalars.items()}
         relative, start = relative + self.source.relative, 0
         for number, part in held:
             own = slice(start, start := start + len(part))
@@ -121,7 +125,13 @@ class LayerDraws:
                 None if raw is None else raw[:, own],
                 relative,
                 {name: value[own] for name, value in scalars.items()},
+                {name: error[own] for name, error in errors.items()},
             )
+
+    def _errors(self, found: Conditioned, name: str, shape: tuple[int, ...]) -> Array:
+        """Errors of scalars given the draws."""
+        axes = REPLICATE, *map(str, range(len(shape) - 1))
+        return np.broadcast_to(align(found.average(name).error, axes), shape)
 
     def _raw(self, found: Conditioned) -> Array | None:
         """Plain moments given the draws: of Gaussians, or of draws themselves."""
