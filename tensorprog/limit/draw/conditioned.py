@@ -173,7 +173,7 @@ class Conditioned(NumericRecursion):
         Keys whose scores can not be told apart belong to vectors that can not either: it does not matter which is read.
         """
         found = super().average_at(reference, ranges)
-        if self._doubted or reference.name not in self.netsor.scores or not found.estimate.error.any():
+        if self._doubted or reference.name not in self.netsor.scores or not self._collapsed.any():
             return found
         return Value.of(found.estimate.value, found.axes)
 
@@ -394,8 +394,10 @@ class Conditioned(NumericRecursion):
         every = np.arange(len(whole)).reshape(-1, *[1] * meeting.pairs.ndim)
         drawn = picked(whole, (every, place.reshape(meeting.pairs.shape), *meeting.columns))
         shape = (len(drawn), *(span[1] - span[0] for span in map(ranges.__getitem__, meeting.axes)))
-        error = factors[0].errors(factors[1], place.reshape(meeting.pairs.shape), meeting.columns)
-        error = self._doubts([factor.lost for factor in factors], error)
+        lost, error = [factor.lost for factor in factors], None
+        if any(part.any() for part in lost):
+            at = place.reshape(meeting.pairs.shape)
+            error = np.broadcast_to(self._doubts(lost, factors[0].errors(factors[1], at, meeting.columns)), shape)
         return Value.of(np.broadcast_to(drawn, shape), (REPLICATE, *meeting.axes), error)
 
     def _joint_score(self, name: str, ranges: Mapping[str, Range]) -> Value:
@@ -413,20 +415,18 @@ class Conditioned(NumericRecursion):
         values, lost = np.matmul(rows[:, ends[-2] :], normals[..., None]), undetermined(cov, rows)[:, ends[-2] :]
         known.append(own)
         axes = REPLICATE, *(str(k) for k in range(len(shape)))
-        return Value.of(values.reshape(-1, *shape), axes, self._doubts([lost], lost.reshape(-1, *shape)))
+        return Value.of(values.reshape(-1, *shape), axes,
+                        self._doubts([lost], lost.reshape(-1, *shape)) if lost.any() else None)  # fmt: skip
 
-    def _doubts(self, lost: Sequence[Array], error: Array) -> Array | None:
+    def _doubts(self, lost: Sequence[Array], error: Array) -> Array:
         """Errors of scores drawn, from those signed as in `undetermined`; none that no softmax shows.
 
         Variables that are others in every number are the same ones, unless different ones came that close before.
         """
-        if not any(part.any() for part in lost):
-            return None
         for part in lost:
             self._collapsed = self._collapsed | (part > 0).any(axis=tuple(range(1, part.ndim)))
         doubted = (error > 0) | self._collapsed.reshape(-1, *[1] * (error.ndim - 1))
-        found = np.where(doubted & (np.abs(error) > SHOWN), np.abs(error), 0.0)
-        return np.broadcast_to(found, (self.normals.draws, *error.shape[1:]))
+        return np.where(doubted & (np.abs(error) > SHOWN), np.abs(error), 0.0)
 
     def entered(self, name: str, box: Sequence[Range]) -> None:
         """Draw the coordinates of members that a recurrence has made known, where that must be at once."""

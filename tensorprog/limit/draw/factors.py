@@ -97,7 +97,7 @@ class Factor:
             for factor, column in ((self, columns[0]), (other, columns[1]))
         )
         error = np.abs(lost) * other_size + size * np.abs(other_lost)
-        return np.where((lost > 0) | (other_lost > 0), error, -error)
+        return np.asarray(np.where((lost > 0) | (other_lost > 0), error, -error))
 
     def times(self, block: Array, right: bool = False) -> Array:
         """Factors times normals, or normals times transposed factors, of every draw and member.
