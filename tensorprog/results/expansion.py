@@ -147,9 +147,7 @@ def _with_probe(netsor: Netsor, member: Variable, order: int) -> tuple[Netsor, M
     if family.kind == "scalar":
         index = tuple(slot.offset - start for slot, (start, _) in zip(member.slots, family.ranges, strict=True))
         return netsor, MemberMoments(scalar=member.name, index=index)
-    taken = {*netsor.families, *netsor.index, *netsor.constant, *dict(netsor.fixed_widths)}
-    taken |= {width for width, *_ in netsor.widths}
-    target = Variable(unused("probe", taken))
+    target = Variable(unused("probe", netsor.taken))
     larger = replace(netsor, body=(*netsor.body, Nonlin(target, member)), outputs=(target.name,))
     variance, mean = "", target.name
     with suppress(NotCompiledError):

@@ -248,7 +248,7 @@ def _with_loss(
     learned = ~np.isnan(y)
     if not learned.any() or np.isinf(y).any():
         raise fail("targets are finite numbers, nan for inputs that are not learned, not all of them")
-    names = {*netsor.families, *netsor.index, *netsor.constant}
+    names = netsor.taken
     indices = dict(netsor.index)
     slots = slots_of(_axes(indices, netsor.families[output].ranges, names))
     plain = tuple(str(slot) for slot in slots)
@@ -334,11 +334,7 @@ def _with_averages_for_scores(netsor: Netsor, loss: str, n: float) -> Netsor:
 
     Raises    ProgramError for n = inf if there are such scores
     """
-    known, names, body = (
-        upstream(netsor, [loss]),
-        {*netsor.families, *netsor.index, *netsor.constant},
-        list[Statement](),
-    )
+    known, names, body = upstream(netsor, [loss]), netsor.taken, list[Statement]()
     for s in netsor.body:
         if isinstance(s, Dot) and s.scale == "n**-0.5" and s.target.name in known:
             if n == math.inf:
@@ -363,7 +359,7 @@ def _measured(T: Netsor, source: Netsor, steps: int) -> tuple[Netsor, list[str],
 
     The families; the scalars of their sizes step by step, in the order of families and `SIZES`, "" for what is 0.
     """
-    names, indices = {*T.families, *T.index, *T.constant}, dict(T.index)
+    names, indices = T.taken, dict(T.index)
     constant = {s.target.name for s in source.body if not s.inputs}
     vectors = [name for name, f in source.families.items() if f.kind == "vector" and name not in constant]
     vectors = [name for name in vectors if f"{name}_{steps}" in T.families]

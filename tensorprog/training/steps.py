@@ -126,7 +126,7 @@ class _Training:
         self.reported = netsor.outputs
         self.source = replace(netsor, outputs=(loss,))
         self.whole = adjoint(self.source)
-        self.tables, self.names = tables, {*self.whole.families, *self.whole.index, *self.whole.constant}
+        self.tables, self.names = tables, self.whole.taken
         self.forward = self.whole.body[: len(netsor.body)]
         self.backward = self.whole.body[len(netsor.body) :]
         functions = [s for s in self.forward if s.target.name in parameters]

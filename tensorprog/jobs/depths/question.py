@@ -170,7 +170,7 @@ def _deeper(netsor: Netsor, name: str, slot: int, index: str, to: Any) -> Netsor
 
 def _with_entropies(netsor: Netsor, index: str) -> tuple[Netsor, tuple[str, ...]]:
     """The program with a scalar for the entropy of each row of each softmax of scalars."""
-    taken, added = {*netsor.families, *netsor.constant, *netsor.index}, dict[str, Nonlin]()
+    taken, added = netsor.taken, dict[str, Nonlin]()
     for statement in netsor.body:
         if not isinstance(statement, Nonlin) or index not in [slot.bare for slot in statement.target.slots]:
             continue
