@@ -110,3 +110,12 @@ def test_tokens_that_are_one_have_uniform_attention(tmp_path: Path) -> None:
     profile = tp.depth(tp.load(tmp_path / "one.yaml", L=24, s=3), "x", draws=16)
     assert np.allclose(profile["attention_entropy"][1:], np.log(3)), profile["attention_entropy"]
     assert np.all(profile["attention_entropy_error"][1:] < 1e-6)
+
+
+def test_scores_of_functions_are_drawn_in_every_layer(tmp_path: Path) -> None:
+    text = (
+        by_index(3).replace("Dot(q[t,i],", "Dot(f[t,i],").replace("  - p[", "  - f[t,i] = Nonlin(relu(q[t,i]))\n  - p[")
+    )
+    (tmp_path / "stack.yaml").write_text(text)
+    scores = tp.load(tmp_path / "stack.yaml").limit().sample(20_000, seed=0)["p"]
+    assert np.all(np.abs(scores.var(axis=0) - 0.5) < 0.025)  # E relu(q)**2 = 1/2, E k**2 = 1

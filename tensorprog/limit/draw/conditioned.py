@@ -33,7 +33,16 @@ from tensorprog.language.evaluate import (
 from tensorprog.language.expr import Affine, Expr, Variable, indices_of, substitute, variables
 from tensorprog.language.ir import Dot, Nonlin, Range
 from tensorprog.language.linalg import triangular, undetermined
-from tensorprog.limit.draw.factors import CHUNK, SHOWN, Factor, Normals, given_before, relative_error, same_for_all
+from tensorprog.limit.draw.factors import (
+    CHUNK,
+    SHOWN,
+    Factor,
+    Members,
+    Normals,
+    given_before,
+    relative_error,
+    same_for_all,
+)
 from tensorprog.limit.draw.statements import Statements, formal, meet
 from tensorprog.limit.form.definitions import place, target_box
 from tensorprog.limit.form.sums_of_functions import FORMAL, ONE, WeightedFunction, position_names
@@ -48,6 +57,7 @@ from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Va
 __all__ = ["ARRAYS", "Conditioned", "Drawn", "statements_of", "without_coordinates"]
 
 Array = NDArray[Any]
+Entry = tuple[str, Array, Array]  # members of a family: its name, their places among others and in it
 Drawn = tuple[Open, Box]  # draws of the members of a scalar family in a box
 ARRAYS = 20  # of the size of the largest moments, while they are computed
 RECENT = 2  # windows of moments of two vectors that are kept, where they pass
@@ -349,13 +359,14 @@ class Conditioned(NumericRecursion):
         owner, place = (table[weight][member, :stop] for table in (self.columns.owner, self.columns.place))
         rows = {k: np.flatnonzero(owner == k) for k in np.unique(owner) if k >= 0}
         entries = [(self.columns.families[weight][k], own, place[own]) for k, own in rows.items()]
-        return self._blocks(self.operand_moment if operands else self.base, entries, stop)
+        moment = self.operand_moment if operands else self.base
+        return self._blocks(lambda one, two: moment(one[0], two[0]), entries, stop)
 
     def _blocks(
-        self, moment: Callable[[str, str], IndexedValues], entries: Sequence[tuple[str, Array, Array]], size: int
+        self, moment: Callable[[Entry, Entry], IndexedValues], entries: Sequence[Entry], size: int
     ) -> tuple[Array, Array]:
         """The covariance of members of families, by their places in it and in the family: see `_covariances`."""
-        moments = [(one, two, moment(one[0], two[0])) for one, two in product(entries, repeat=2)]
+        moments = [(one, two, moment(one, two)) for one, two in product(entries, repeat=2)]
         draws = 1 if all(same_for_all(found) for *_, found in moments) else self.normals.draws
         names = ", ".join(dict.fromkeys(name for name, *_ in entries))
         need(6 * draws * size**2, f"factoring the covariance of {size} members ({names}) that depend on each other")
@@ -400,15 +411,25 @@ class Conditioned(NumericRecursion):
             error = np.broadcast_to(self._doubts(lost, factors[0].errors(factors[1], at, meeting.columns)), shape)
         return Value.of(np.broadcast_to(drawn, shape), (REPLICATE, *meeting.axes), error)
 
+    def _joint_moment(self, one: Members, two: Members) -> IndexedValues:
+        """The covariance of members in boxes of scores of functions: later layers are not known yet."""
+        (f, first), (g, second) = one, two
+        if not self.whole.random & {self.summands[f], self.summands[g]}:
+            return self.score_covariance(f, g)
+        return self._compute(self.summands[f], self.summands[g], self.over(box_ranges(first, second)))
+
     def _joint_score(self, name: str, ranges: Mapping[str, Range]) -> Value:
         """Scores of functions of MatMul outputs, given those of their group that were drawn before."""
         own = name, tuple(ranges[str(k)] for k in range(len(self.netsor.families[name].ranges)))
         known = self._known_scores.setdefault(self.columns.together[name], [])
-        drawn, shape = [*given_before(self, own, known), own], [stop - start for start, stop in own[1]]
+        drawn, shape = [*given_before(self._joint_moment, own, known), own], [stop - start for start, stop in own[1]]
         places = [(other, self._flat(other, box).reshape(-1)) for other, box in drawn]
         ends = np.cumsum([0, *(flat.size for _, flat in places)])
         entries = [(other, ends[k] + np.arange(flat.size), flat) for k, (other, flat) in enumerate(places)]
-        cov, error = self._blocks(self.score_covariance, entries, int(ends[-1]))
+        boxes = {id(entry): held for entry, held in zip(entries, drawn, strict=True)}
+        cov, error = self._blocks(
+            lambda one, two: self._joint_moment(boxes[id(one)], boxes[id(two)]), entries, int(ends[-1])
+        )
         self.relative = max(self.relative, relative_error(cov, error))
         normals = np.concatenate([self.normals.of(("scores", other), flat) for other, flat in places], axis=-1)
         rows = triangular(cov)

@@ -8,7 +8,7 @@ that are the same for all draws are made once.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -152,12 +152,14 @@ def relative_error(cov: Array, error: Array) -> float:
     return float(np.max(each, initial=0.0))
 
 
-def given_before(recursion: NumericRecursion, entry: Members, before: Sequence[Members]) -> list[Members]:
+def given_before(
+    covariance: Callable[[Members, Members], IndexedValues], entry: Members, before: Sequence[Members]
+) -> list[Members]:
     """Those drawn before on which some scores may depend."""
     name, box = entry
 
     def meets(other: str, held: Box) -> bool:
-        moment = recursion.score_covariance(name, other)
+        moment = covariance(entry, (other, held))
         pairs = enumerate(zip(box, held, strict=False))
         disjoint = [k for k, (one, two) in pairs if one[1] <= two[0] or two[1] <= one[0]]
         return bool(moment.terms) and not any(_apart(moment, k) for k in disjoint)
