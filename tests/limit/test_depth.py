@@ -117,5 +117,5 @@ def test_scores_of_functions_are_drawn_in_every_layer(tmp_path: Path) -> None:
         by_index(3).replace("Dot(q[t,i],", "Dot(f[t,i],").replace("  - p[", "  - f[t,i] = Nonlin(relu(q[t,i]))\n  - p[")
     )
     (tmp_path / "stack.yaml").write_text(text)
-    scores = tp.load(tmp_path / "stack.yaml").limit().sample(20_000, seed=0)["p"]
+    scores = tp.load(tmp_path / "stack.yaml", L=2).limit().sample(20_000, seed=0)["p"]
     assert np.all(np.abs(scores.var(axis=0) - 0.5) < 0.025)  # E relu(q)**2 = 1/2, E k**2 = 1

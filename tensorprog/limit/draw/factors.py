@@ -156,7 +156,7 @@ def given_before(
     covariance: Callable[[Members, Members], IndexedValues], entry: Members, before: Sequence[Members]
 ) -> list[Members]:
     """Those drawn before on which some scores may depend."""
-    name, box = entry
+    box = entry[1]
 
     def meets(other: str, held: Box) -> bool:
         moment = covariance(entry, (other, held))
