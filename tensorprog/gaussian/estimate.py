@@ -94,12 +94,6 @@ class Estimate:
     def __getitem__(self, key: Any) -> Estimate:
         return Estimate(np.asarray(self.value[key]), np.asarray(self.error[key]))
 
-    def sum(self, axis: int | tuple[int, ...] | None = None) -> Estimate:
-        """Sum over axes; the bounds add, and so does the rounding of the sum."""
-        value = np.asarray(self.value.sum(axis=axis))
-        error = np.asarray(self.error.sum(axis=axis) + EPS * np.abs(self.value).sum(axis=axis))
-        return Estimate(value, error)
-
     def reshape(self, shape: tuple[int, ...]) -> Estimate:
         """The same numbers in another shape, broadcast when the shape is larger."""
         return Estimate(_expand(self.value, shape), _expand(self.error, shape))
