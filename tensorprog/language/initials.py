@@ -92,7 +92,7 @@ class InitialLaw:
         """Numbers for the joint members, or one for all, whose products bound the rounding of the blocks."""
         if self.initial.data is not None:
             return np.asarray(np.sqrt(_rounding(self.initial.data.array.shape[1]) * self.variances))
-        return self._covariance[1]
+        return self._covariance[1] if isinstance(self.initial.cov, Table) else np.zeros(1)
 
     @cached_property
     def factor(self) -> NDArray[np.float64]:
