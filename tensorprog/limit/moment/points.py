@@ -233,8 +233,8 @@ class VectorsAtPoints:
     def copies(self) -> int:
         """Points for each of those whose normals are kept.
 
-        What a step makes depends on few steps before it, so that copies that are far apart in time tell as much as
-        other points: with four, a GRU of a hundred steps has the same errors in two thirds of the memory.
+        What a step makes depends on few steps before it, so that copies that are far apart in time tell about
+        as much as other points, whose normals would be kept as well.
         """
         return COPIES if self.looped and self.dimensions > DIMENSIONS and not self.numbers.each else 1
 
