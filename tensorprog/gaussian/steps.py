@@ -187,8 +187,9 @@ class KernelSteps:
         array = np.stack([np.broadcast_to(each, shape) for each in given]) if len(given) > 1 else given[0][None]
         array = np.broadcast_to(array, (len(given), *shape)).reshape(-1, *lines)
         kinds, numbers = np.array(self.steps), np.array(self.numbers)
-        compiled.walk(kinds, numbers, self.result, *arrays, *rows, array, found.reshape(lines))
-        return found
+        made = found.reshape(lines)  # a copy, where `out` is a part of a larger array
+        compiled.walk(kinds, numbers, self.result, *arrays, *rows, array, made)
+        return found if np.may_share_memory(made, found) else made.reshape(shape)
 
     def _by_numpy(self, given: Sequence[Array], left: Sequence[Array], right: Sequence[Array]) -> Array:
         last = {read: n for n, step in enumerate(self.steps) for read in step[1:4]} | {self.result: len(self.steps)}

@@ -16,6 +16,7 @@ from test_arc_kernels import ELEMENTARY, gram
 from tensorprog.gaussian import fast
 from tensorprog.gaussian.kernels import elementary, kernel, values
 from tensorprog.gaussian.pairs import SIDE, Pairs
+from tensorprog.gaussian.steps import ONE, KernelSteps, Kind
 
 needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="the extra `fast` is not installed")
 
@@ -69,6 +70,14 @@ def test_closed_forms_of_arrays_of_any_shape(
     monkeypatch.setattr(fast.COMPILED, "module", None)
     usual = kernel(f, f, v, w, cov)
     assert np.all(np.abs(found - usual.value) <= usual.error)
+
+
+@needs_numba
+def test_steps_without_sides_in_a_part_of_a_larger_array(started: None) -> None:
+    steps, given = KernelSteps(), np.random.default_rng(0).standard_normal((128, 300))
+    steps.result = steps.add(Kind.LINEAR, steps.add(Kind.KNOWN), total=ONE, number=2.0)
+    larger = np.full((128, 1000), np.nan)
+    assert np.array_equal(steps.run([given], given.shape, out=larger[:, 100:400]), 2 * given + 1)
 
 
 @needs_numba
