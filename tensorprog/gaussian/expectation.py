@@ -31,7 +31,7 @@ from tensorprog.gaussian.kernels import (
     values,
 )
 from tensorprog.gaussian.quadrature import Side, crude_norm, integrate_line, integrate_plane
-from tensorprog.gaussian.series import ENOUGH as LEFT
+from tensorprog.gaussian.series import ENOUGH as NEGLIGIBLE
 from tensorprog.gaussian.series import HermiteSeries, ProductSeries, hermite_series, tabulated
 
 Array = NDArray[Any]
@@ -124,7 +124,7 @@ def cross(
     if parts is not None:
         return parts
     (one, first), (two, second) = _variables(
-        (f, g), [law[k].value for k in (0, 2, 1, 3)], LEFT * (enough / ENOUGH) ** 0.5
+        (f, g), [law[k].value for k in (0, 2, 1, 3)], NEGLIGIBLE * (enough / ENOUGH) ** 0.5
     )
     batch = np.broadcast_shapes(first.shape, second.shape, c.value.shape)
     shape = batch or (1,)
@@ -322,7 +322,7 @@ class _Laws:
     mu: Array
     var: Array
     shape: tuple[int, ...] | None = None
-    left: float = LEFT  # what tables may leave out
+    left: float = NEGLIGIBLE  # what tables may leave out
 
     @cached_property
     def sd(self) -> Array:
@@ -404,7 +404,7 @@ def _product(one: _Laws, two: _Laws) -> ProductSeries | None:
 
 
 def _variables(
-    functions: Sequence[RealFunction], laws: Sequence[Array], left: float = LEFT
+    functions: Sequence[RealFunction], laws: Sequence[Array], left: float = NEGLIGIBLE
 ) -> list[tuple[_Laws, Places]]:
     """Each function with the laws of its variable, and the places of these in the batch; axes may have length 1."""
     keys = [m + 1j * v for m, v in zip(laws[::2], laws[1::2], strict=True)]

@@ -75,9 +75,8 @@ class Pairs:
     bounds: Estimate
     tile: Callable[[slice, slice, dict[int, Array]], Array] | None
     nearest: Callable[[], float]
-    add: Callable[[KernelSteps, list[Pairs], int, float], int] | None = (
-        None  # steps as in `added`, where no `tile` is given
-    )
+    # steps as in `added`, where no `tile` is given
+    add: Callable[[KernelSteps, list[Pairs], int, float], int] | None = None
     depth: int = 0  # operations until the entries
     growing: bool = False  # whether nothing but tiles is to be asked for
     full: bool = True  # whether all rows are filled in

@@ -30,7 +30,7 @@ from tensorprog.gaussian.quadrature import gauss_legendre, structure
 Array = NDArray[Any]
 Places = NDArray[np.intp]
 
-__all__ = ["HermiteSeries", "ProductSeries", "hermite", "hermite_series", "series"]
+__all__ = ["HermiteSeries", "ProductSeries", "hermite", "hermite_series", "series", "tabulated"]
 
 ORDERS = (16, 32, 64, 128, 256)
 SHARE = 3  # of the coefficients one is compared with that of the coarser rule
@@ -46,10 +46,8 @@ MOST_NODES = 4000
 FAR = 1e300  # singularities of exp(0 * x) are infinitely far away
 ENOUGH = 8e-8
 LEFT = 8 * EPS  # what is left out of a product, relative to the norms, that is rounding
-OCTAVE, OFF = (
-    24,
-    1e-13,
-)  # deviations between two powers of 2 whose series give all between, and how far off these may be
+OCTAVE = 24  # deviations between two powers of 2, whose series give all between
+OFF = 1e-13  # how far off these may be
 LOOKED_AT = np.array([-1.0, -0.4, 0.1, 0.6, 1.0])  # places, from -1 to 1, of some of these
 MOST, SEEN = 0.97, 4096  # the share of pairs that have no more orders than they need, and how many pairs tell
 
