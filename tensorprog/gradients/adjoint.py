@@ -17,13 +17,14 @@ A = J, for each member J; see `_Pieces`.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
 from typing import Literal
 
 from tensorprog.gradients.derivatives import divided, pulled_back, root_of, simplified, times
+from tensorprog.language.arrows import grouped, reached
 from tensorprog.language.averages import unused
 from tensorprog.language.errors import fail
 from tensorprog.language.expr import (
@@ -45,8 +46,8 @@ from tensorprog.language.expr import (
     variables,
     walk,
 )
-from tensorprog.language.ir import Dot, Index, Initial, MatMul, Netsor, Nonlin, Range, Statement
-from tensorprog.language.schedule import upstream
+from tensorprog.language.ir import Dot, Family, Index, Initial, MatMul, Netsor, Nonlin, Range, Statement
+from tensorprog.language.schedule import downstream, upstream
 
 __all__ = ["Backward"]
 
@@ -54,18 +55,6 @@ Scale = Literal["n**-0.5", "1/n"]
 Slots = tuple[Affine, ...]
 SCORE: Scale = "n**-0.5"
 AVERAGE: Scale = "1/n"
-
-
-@dataclass(frozen=True)
-class AdjointFamily:
-    """A family of the adjoint program: what it is, and the index of the given program that each slot comes from."""
-
-    name: str
-    vector: bool
-    width: str
-    ranges: tuple[Range, ...]
-    origin: tuple[str, ...]
-    boundaries: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -87,27 +76,10 @@ class Backward:
         self.indices: dict[str, Index] = dict(netsor.index)
         self.initial: list[Initial] = []
         self.body: list[Statement] = []
-        self.families: dict[str, AdjointFamily] = {
-            name: AdjointFamily(
-                name,
-                family.kind == "vector",
-                family.width,
-                family.ranges,
-                ("",) * len(family.ranges),
-                family.boundaries,
-            )
-            for name, family in netsor.families.items()
-            if family.kind != "weight"
-        }
+        self.families: dict[str, Family] = dict(netsor.families)
+        self.origin: dict[str, tuple[str, ...]] = {}  # of new families: the index of the program behind each slot
         self.own: dict[str, Range] = {}  # ranges of the names that stand for indices
-        self.names = {
-            *netsor.families,
-            *netsor.index,
-            *netsor.constant,
-            *dict(netsor.fixed_widths),
-            "n",
-            *(name for name, *_ in netsor.widths),
-        }
+        self.names = {*netsor.taken, "n"}
         self.padded: dict[str, dict[int, str]] = {}  # slots of families that are read beyond their ranges, and how
         self.softmaxes: dict[str, tuple[tuple[str, ...], Reduction]] = {}
         self.readings: dict[tuple[str, str], list[_Handed]] = {}
@@ -128,34 +100,24 @@ class Backward:
     def _active(self) -> dict[str, None]:
         """Families that outputs depend on, without those that are the same for all networks."""
         used = upstream(self.netsor, self.netsor.outputs)
-        random = {vector.name for vector in self.netsor.initial if not vector.grid}
-        while True:
-            more = {
-                s.target.name
-                for s in self.netsor.body
-                if isinstance(s, MatMul) or any(reference.name in random for reference in s.inputs)
-            }
-            if more <= random:
-                break
-            random |= more
-        return {name: None for name in self.families if name in used and name in random}
+        random = [vector.name for vector in self.netsor.initial if not vector.grid]
+        random += [s.target.name for s in self.netsor.body if isinstance(s, MatMul)]
+        both = used & downstream(self.netsor.body, random)
+        return {name: None for name in self.families if name in both}
 
     def _scales(self) -> dict[str, tuple[Scale, ...]]:
         """For each scalar the scales that its gradient is needed on: its own, or those of scalars that it reads."""
-        found: dict[str, set[Scale]] = {name: set() for name in self.active if not self.families[name].vector}
-        changed = True
-        while changed:
-            changed = False
-            for statement in self.netsor.body:
-                name = statement.target.name
-                if name not in found:
-                    continue
-                new: set[Scale] = {statement.scale} if isinstance(statement, Dot) else set()
-                for reference in statement.inputs if isinstance(statement, Nonlin) else ():
-                    new |= found.get(reference.name, set())
-                changed = changed or not new <= found[name]
-                found[name] |= new
-        return {name: tuple(scale for scale in (SCORE, AVERAGE) if scale in scales) for name, scales in found.items()}
+        scalars = [name for name in self.active if self.families[name].kind == "scalar"]
+        made = grouped((s.target.name, s) for s in self.netsor.body if s.target.name in scalars)
+
+        def read(name: str) -> Iterator[str]:
+            return (r.name for s in made[name] if isinstance(s, Nonlin) for r in s.inputs if r.name in made)
+
+        found: dict[str, tuple[Scale, ...]] = {}
+        for name in scalars:
+            scales = {s.scale for other in reached(read, [name]) for s in made[other] if isinstance(s, Dot)}
+            found[name] = tuple(scale for scale in (SCORE, AVERAGE) if scale in scales)
+        return found
 
     def _gradients(self) -> dict[tuple[str, str], str]:
         """Names of the gradients."""
@@ -194,9 +156,8 @@ class Backward:
 
     def _new(self, name: str) -> str:
         """A name for an index of one statement."""
-        span = self.own.get(name) or self.netsor.ranges[name]
         made = f"{name.partition(chr(39))[0]}'{len(self.own)}"
-        self.own[made] = span
+        self.own[made] = self.ranges()[name]
         return made
 
     def _renamed(self, expr: Expr, values: Mapping[str, Affine]) -> Expr:
@@ -226,21 +187,21 @@ class Backward:
 
     def vector(self, expr: Expr) -> bool:
         """Whether an expression is a vector: whether one occurs in it."""
-        return any(self.families[reference.name].vector for reference in variables(expr))
+        return any(self.families[reference.name].kind == "vector" for reference in variables(expr))
 
     def _width(self, expr: Expr) -> str:
-        return next(self.families[r.name].width for r in variables(expr) if self.families[r.name].vector)
+        return next(self.families[r.name].width for r in variables(expr) if self.families[r.name].kind == "vector")
 
     def _added(self, name: str, indices: Sequence[str], vector: bool, width: str) -> tuple[Variable, dict[str, str]]:
         """A new family over names that stand for indices, as a reference; and the declared indices of its statement."""
         given: dict[str, str] = {}
         for index in indices:
             given[index] = self.index(self.own[index], index.partition("'")[0], set(given.values()))
-        origin = tuple(index.partition("'")[0] for index in indices)
         name = self.unique(name)
         boundaries = tuple(self.indices[index].boundary for index in given.values())
         ranges = tuple(self.own[index] for index in indices)
-        self.families[name] = AdjointFamily(name, vector, width, ranges, origin, boundaries)
+        self.families[name] = Family(name, "vector" if vector else "scalar", ranges, width, (), boundaries)
+        self.origin[name] = tuple(index.partition("'")[0] for index in indices)
         return Variable(name, slots_of(indices)), given
 
     def nonlin(self, name: str, expr: Expr) -> Variable:
@@ -266,7 +227,7 @@ class Backward:
                 if isinstance(s, Nonlin) and s.expr == Number(1) and not s.target.slots and own == width:
                     return self._ones.setdefault(width, Variable(s.target.name))
             name = self.unique("one" if width == "n" else f"one_{width}")
-            self.families[name] = AdjointFamily(name, True, width, (), (), ())
+            self.families[name] = Family(name, "vector", (), width)
             self.body.append(Nonlin(Variable(name), Number(1), "" if width == "n" else width))
             self._ones[width] = Variable(name)
         return self._ones[width]
@@ -284,7 +245,7 @@ class Backward:
             return found
         if "" not in self._ones:  # sqrt(n), as the Dot of the constant vector 1 with itself
             name = self.unique("root_n")
-            self.families[name] = AdjointFamily(name, False, "", (), (), ())
+            self.families[name] = Family(name, "scalar", ())
             self.body.append(Dot(Variable(name), self.ones("n"), self.ones("n")))
             self._ones[""] = Variable(name)
         return divided(found, self._ones[""]) if above in fixed else times(found, self._ones[""])
@@ -422,7 +383,7 @@ class Backward:
         """The gradient of each output: a fresh Gaussian vector for each member, or 1 for an average."""
         for name in self.netsor.outputs:
             family = self.families[name]
-            if not family.vector and self.scales.get(name) != (AVERAGE,):
+            if family.kind == "scalar" and self.scales.get(name) != (AVERAGE,):
                 raise fail(
                     f"the output {name} is {'a function of scores' if name in self.active else 'a number'}; gradients "
                     "are those of sum(xi . y) / sqrt(n), y a vector, and of averages",
@@ -430,44 +391,40 @@ class Backward:
                 )
             if name not in self.active:
                 continue
-            own = next(
-                (s.target.slots for s in self.netsor.body if s.target.name == name),
-                slots_of(next((v.indices for v in self.netsor.initial if v.name == name), ())),
-            )
             chosen: list[str] = []
-            for span, slot in zip(family.ranges, own, strict=True):
+            for span, slot in zip(family.ranges, self._defined(name)[0], strict=True):
                 chosen.append(self.index(span, slot.bare or "", chosen))
-            names = []
-            for span, index in zip(family.ranges, chosen, strict=True):
-                new = f"{index}'{len(self.own)}"
-                self.own[new] = span
-                names.append(new)
-            if not family.vector:
-                self._read(Variable(name, slots_of(names)), AVERAGE, Number(1))
+            slots = slots_of([self._new(index) for index in chosen])
+            if family.kind == "scalar":
+                self._read(Variable(name, slots), AVERAGE, Number(1))
                 continue
             seed = self.unique(f"xi_{name}")
             self.initial.append(Initial(seed, tuple(chosen), Number(0), Number(1), None, family.width))
             self.families[seed] = replace(family, name=seed)
-            self._read(Variable(name, slots_of(names)), "", Variable(seed, slots_of(names)))
+            self._read(Variable(name, slots), "", Variable(seed, slots))
+
+    def _defined(self, name: str) -> list[Slots]:
+        """The left sides of a family's definitions: of statements, or of initial vectors."""
+        targets = [s.target.slots for s in self.netsor.body if s.target.name == name]
+        return targets or [slots_of(vector.indices) for vector in self.netsor.initial if vector.name == name]
 
     def _pieces(self, name: str, scale: str) -> None:
         """The statements of one gradient: one for each definition of the family, so that none depends on more."""
         gradient, family = self.gradients[name, scale], self.families[name]
-        targets = [s.target.slots for s in self.netsor.body if s.target.name == name]
-        if not targets:
-            targets = [slots_of(next(v.indices for v in self.netsor.initial if v.name == name))]
-        origins = [next((t[k].bare or "" for t in targets if t[k].bare), "") for k in range(len(family.ranges))]
-        self.families[gradient] = replace(self.families[gradient], origin=tuple(origins))
+        targets = self._defined(name)
+        self.origin[gradient] = tuple(
+            next((s.bare for s in place if s.bare), "") for place in zip(*targets, strict=True)
+        )
         for slots in targets:
             found: Expr = Number(0)
             for reading in self.readings.get((name, scale), ()):
                 part = self._inverted(name, reading, slots)
                 found = part if found == Number(0) else simplified(Call("add", (found, part)))
             target = Variable(gradient, slots)
-            if not family.vector and not variables(found):  # a number for each network all the same
+            if family.kind == "scalar" and not variables(found):  # a number for each network all the same
                 nothing = Call("multiply", (Number(0), Variable(name, slots)))
                 found = nothing if found == Number(0) else Call("add", (found, nothing))
-            width = family.width if family.vector and not variables(found) and family.width != "n" else ""
+            width = family.width if family.kind == "vector" and not variables(found) and family.width != "n" else ""
             names = {index: index for slot in slots for index in slot.indices}
             self.body.append(Nonlin(target, self.settled(found, names), width))
 

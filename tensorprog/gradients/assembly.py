@@ -8,13 +8,14 @@ gradient of s[R - r].
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from tensorprog.gradients.adjoint import Backward
-from tensorprog.language.arrows import components
+from tensorprog.language.arrows import components, grouped, reached
 from tensorprog.language.errors import ProgramError
 from tensorprog.language.expr import (
     Affine,
@@ -30,7 +31,7 @@ from tensorprog.language.expr import (
 )
 from tensorprog.language.ir import ConstantDef, MatMul, Netsor, Nonlin, Statement, mapped
 from tensorprog.language.parse import parse_expression
-from tensorprog.language.schedule import Loop, dependencies, positions, schedule
+from tensorprog.language.schedule import around, dependencies, positions, schedule
 from tensorprog.language.validity import statement_parts
 
 __all__ = ["adjoint"]
@@ -46,7 +47,7 @@ def adjoint(netsor: Netsor) -> Netsor:
     body = _without_copies(made)
     body = [_padded(made, statement) for statement in body]
     body = _turned(made, source, body)
-    gradients = [made.gradients[name, ""] for name in made.active if made.families[name].vector]
+    gradients = [made.gradients[name, ""] for name in made.active if made.families[name].kind == "vector"]
     kept = _used(body, gradients)
     occurring = {name for statement in kept for name in _indices(made, statement)}
     occurring |= {*source.index, *(name for vector in made.initial for name in vector.indices)}
@@ -163,45 +164,26 @@ def _read_as(statement: Statement, change: Mapping[str, Callable[[Variable], Var
 
 def _used(body: Sequence[Statement], names: Collection[str]) -> list[Statement]:
     """The statements that some families depend on."""
-    defined: dict[str, list[Statement]] = {}
-    for statement in body:
-        defined.setdefault(statement.target.name, []).append(statement)
-    found, waiting = set(names), list(names)
-    while waiting:
-        new = {r.name for s in defined.get(waiting.pop(), ()) for r in s.inputs} - found
-        found |= new
-        waiting += new
+    defined = grouped((statement.target.name, statement) for statement in body)
+    found = reached(lambda name: (r.name for s in defined.get(name, ()) for r in s.inputs), names)
     return [statement for statement in body if statement.target.name in found]
 
 
 def _without_copies(made: Backward) -> list[Statement]:
     """The statements, where a gradient that is just a MatMul is written as one."""
-    products = {s.target.name: s for s in made.body if isinstance(s, MatMul)}
-    count: dict[str, int] = {}
-    for statement in made.body:
-        count[statement.target.name] = count.get(statement.target.name, 0) + 1
-    readers: dict[str, int] = {}
-    for statement in made.body:
-        for reference in statement.inputs:
-            readers[reference.name] = readers.get(reference.name, 0) + 1
-    body: list[Statement] = []
-    gone: set[str] = set()
+    products = {s.target.name: s for s in made.body if isinstance(s, MatMul) and s.target.name not in made.padded}
+    readers = Counter(reference.name for statement in made.body for reference in statement.inputs)
+    copies = dict[str, MatMul]()
     for statement in made.body:
         read = statement.expr if isinstance(statement, Nonlin) else None
-        if isinstance(read, Variable) and read.name in products and read.name not in made.padded:
-            product = products[read.name]
-            own, span = [slot.bare for slot in read.slots], made.families[read.name].ranges
-            whole = [made.families[statement.target.name].ranges[k] for k, slot in enumerate(statement.target.slots)]
-            same = list(own) == [slot.bare for slot in statement.target.slots] and None not in own
-            if same and list(span) == whole and readers[read.name] == 1 and count[statement.target.name] == 1:
-                values = {
-                    str(old.bare): Affine.index(str(new)) for old, new in zip(product.target.slots, own, strict=True)
-                }
-                body.append(replace(_changed(product, values), target=statement.target))
-                gone.add(read.name)
-                continue
-        body.append(statement)
-    return [statement for statement in body if statement.target.name not in gone]
+        if isinstance(read, Variable) and read.name in products and readers[read.name] == 1:
+            product, own = products[read.name], [slot.bare for slot in read.slots]
+            alike = made.families[read.name].ranges == made.families[statement.target.name].ranges
+            if alike and None not in own and read.slots == statement.target.slots:
+                values = {str(old.bare): new for old, new in zip(product.target.slots, read.slots, strict=True)}
+                copies[read.name] = replace(_changed(product, values), target=statement.target)
+    alone = {product.target.name: product for product in copies.values()}
+    return [alone.get(s.target.name, s) for s in made.body if s.target.name not in copies]
 
 
 def _padded(made: Backward, statement: Statement) -> Statement:
@@ -225,27 +207,15 @@ def _indices(made: Backward, statement: Statement) -> set[str]:
 
 def _turned(made: Backward, source: Netsor, body: list[Statement]) -> list[Statement]:
     """The statements, with gradients of recurrences along reversed indices."""
-    loops = _loops(source)
+    order, _ = schedule(source.body, source.ranges, source.boundaries)
+    loops = {index for _, indices in around(order) for index in indices}
     ranges = made.ranges()
-    after: dict[int, list[int]] = {position: [] for position in range(len(body))}
-    for user, definer, _ in dependencies(body, ranges, _boundaries(body, made)):
-        after[definer].append(user)
+    users = grouped((definer, user) for user, definer, _ in dependencies(body, ranges, _boundaries(body, made)))
+    after = {position: users.get(position, []) for position in range(len(body))}
     for group in components(after):
         if len(group) > 1 or group[0] in after[group[0]]:
             body = _reversed_group(made, body, group, loops)
     return body
-
-
-def _loops(netsor: Netsor) -> set[str]:
-    """Indices along which statements recur."""
-    order, _ = schedule(netsor.body, netsor.ranges, netsor.boundaries)
-    found, waiting = set(), list(order)
-    while waiting:
-        entry = waiting.pop()
-        if isinstance(entry, Loop):
-            found.add(entry.index)
-            waiting += entry.body
-    return found
 
 
 def _reversed_group(
@@ -254,7 +224,7 @@ def _reversed_group(
     """The statements, where the families of a group of mutually dependent ones run backwards."""
     families = list(dict.fromkeys(body[position].target.name for position in sorted(group)))
     places = {
-        name: {k: origin for k, origin in enumerate(made.families[name].origin) if origin in loops} for name in families
+        name: {k: origin for k, origin in enumerate(made.origin.get(name, ())) if origin in loops} for name in families
     }
     padded = any("zero" in made.padded.get(name, {}).values() for name in families)
     new: dict[str, str] = {}
@@ -300,7 +270,7 @@ def _reversed_group(
             along[origin, start, stop] = made_name
         return along[origin, start, stop]
 
-    result: list[Statement] = []
+    result, forward = list[Statement](), list[Statement]()  # the latter last, so that positions stay
     for position, statement in enumerate(body):
         name = statement.target.name
         change = {f: turned for f in families if position in group or f not in natural}
@@ -319,7 +289,5 @@ def _reversed_group(
         )
         result.append(replace(moved, target=Variable(new[name], slots)))
         if name in natural:
-            result.append(Nonlin(statement.target, back(statement.target)))
-    for name in families:
-        made.families[new[name]] = replace(made.families[name], name=new[name])
-    return result
+            forward.append(Nonlin(statement.target, back(statement.target)))
+    return [*result, *forward]

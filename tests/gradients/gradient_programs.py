@@ -61,6 +61,20 @@ body:
   - s[5] = Nonlin(s[4]**2 + s[2])
   - f[j] = Nonlin(y[j] * s[j] + s[5])
 """,
+    "stacked": """
+indices: {t: 1..3}
+initial: {"e[t]": {cov: 1}}
+weights: {W: 1, V: 1, U: 1}
+body:
+  - s[0] = Nonlin(0)
+  - u[t] = MatMul(W, s[t - 1])
+  - s[t] = Nonlin(tanh(u[t] + e[t]))
+  - i[t] = MatMul(U, s[t])
+  - r[0] = Nonlin(0)
+  - v[t] = MatMul(V, r[t - 1])
+  - r[t] = Nonlin(tanh(v[t] + i[t]))
+  - f = Nonlin(r[3])
+""",
     "unrolled": """
 initial: {x: {cov: 1}}
 weights: {W: 1}
