@@ -59,7 +59,7 @@ from tensorprog.results.reference import Reference
 from tensorprog.show import plots
 from tensorprog.version import __version__, libraries
 
-__all__ = ["no_limit", "summary", "sweep", "tables"]
+__all__ = ["no_limit", "sweep", "tables"]
 
 MAX_WIDTH, MAX_INT32 = 10**7, 2**31 - 1  # the latter: the largest whole number that netCDF 3 holds
 AXES = ("width", "repeat", "variable")
@@ -334,21 +334,6 @@ def tables(found: Any) -> Iterator[Grid]:
             notes += [f"{HEADINGS[RATED]}{': ' if isinstance(fall, str) else ' falls as '}{fall}"] if fall else []
             title = ", ".join(filter(None, (f"{found.attrs['program_name']}: {variable}", said(choice))))
             yield Grid(title, ("n", *(HEADINGS[name] for name in names)), tuple(cells), "\n".join(notes), marked)
-
-
-def summary(found: Any) -> list[dict[str, Any]]:
-    """The same numbers for JSON: constants, rows and rates of each choice; None for numbers that do not exist."""
-    result = []
-    for choice in choices_of(found, AXES):
-        rates = {variable: _rate(found, choice, variable) for variable in found["variable"].values.tolist()}
-        result.append({
-            "constants": choice,
-            "no_limit": no_limit(found).get(said(choice)),
-            "rows": [{"width": c.width, **row.to_json()} for c in _means(found, choice) for row in c.rows],
-            "rates": {name: {RATED: r.to_json()} if isinstance(r, Rate) else {} for name, r in rates.items()},
-            "no_rates": {name: {RATED: r} if isinstance(r, str) else {} for name, r in rates.items()},
-        })  # fmt: skip
-    return result
 
 
 def _write(found: Any, out: Path) -> None:

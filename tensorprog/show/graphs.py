@@ -1,4 +1,4 @@
-"""Drawings of the networkx view of a program: SVG and Mermaid, with the marks that a check leaves on them."""
+"""Drawings of the networkx view of a program: SVG, with the marks that a check leaves on them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Literal
 from tensorprog.language.errors import need_package
 from tensorprog.show.plots import plain
 
-__all__ = ["BLAME", "REMARK", "to_mermaid", "to_svg"]
+__all__ = ["BLAME", "REMARK", "to_svg"]
 
 GREY = "#777777"
 CHARACTER, LINE, PAD, INCH = 6.1, 15.0, 8.0, 72.0  # points: of a letter, a line, around texts
@@ -24,7 +24,6 @@ LETTERS: dict[str, Any] = {"family": ["DejaVu Sans Mono", "monospace"], "size": 
 SVG: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "tensorprog"}
 
 # Okabe & Ito's colours, safe for colour-blind readers; vermillion is kept for faults
-Place = tuple[float, float]
 BLAME, REMARK = "#b34700", "#0072b2"
 
 
@@ -142,7 +141,6 @@ def to_svg(graph: Any, report: Any = None) -> str:
     matplotlib = need_package("matplotlib", "pictures", "plot")
     from matplotlib.figure import Figure
     from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
-    from matplotlib.path import Path
 
     drawn = marked(graph, report)
     labels = {node: [part for line in box.lines for part in _wrapped(line, WRAP)] for node, box in drawn.boxes.items()}
@@ -163,9 +161,10 @@ def to_svg(graph: Any, report: Any = None) -> str:
     ax = figure.add_axes((0, 0, 1, 1))
     ax.set(xlim=(0, width), ylim=(height + foot, -head))
     ax.axis("off")
+    patches: dict[str, Any] = {}
     for node, box in drawn.boxes.items():
         (x, y), (w, h), style = places[node], sizes[node], box.style
-        ax.add_patch(
+        patches[node] = ax.add_patch(
             FancyBboxPatch(
                 (x - w / 2, y - h / 2), w, h, boxstyle="round,pad=0,rounding_size=5", facecolor=style.fill,
                 edgecolor=drawn.colour if box.fault else style.border, linewidth=2.5 if box.fault else style.thick,
@@ -174,15 +173,12 @@ def to_svg(graph: Any, report: Any = None) -> str:
         )  # fmt: skip
         ax.text(x, y, plain("\n".join(labels[node])), ha="center", va="center", color=style.ink, zorder=4, **LETTERS)
     for u, v, role, blamed in drawn.edges:
-        (x, y), (to_x, to_y) = places[u], places[v]
-        bend = 0.5 if y >= to_y else 0.05 if role in ("weight", "left") else -0.05
-        middle = (x + to_x) / 2 - bend * (to_y - y), (y + to_y) / 2 + bend * (to_x - x)
-        ends = [_border(places[node], sizes[node], middle) for node in (u, v)]
+        bend = 0.5 if places[u][1] >= places[v][1] else 0.05 if role in ("weight", "left") else -0.05
         ax.add_patch(
             FancyArrowPatch(
-                path=Path([ends[0], middle, ends[1]], [Path.MOVETO, Path.CURVE3, Path.CURVE3]), arrowstyle="-|>",
-                mutation_scale=9, color=drawn.colour if blamed else GREY, linewidth=2.2 if blamed else 0.9,
-                linestyle=_line(role == "weight"), zorder=2 if blamed else 1,
+                places[u], places[v], patchA=patches[u], patchB=patches[v], shrinkA=0, shrinkB=0, arrowstyle="-|>",
+                connectionstyle=f"arc3,rad={bend}", mutation_scale=9, color=drawn.colour if blamed else GREY,
+                linewidth=2.2 if blamed else 0.9, linestyle=_line(role == "weight"), zorder=2 if blamed else 1,
             )
         )  # fmt: skip
     ax.text(PAD, -head + LINE, plain(title), weight="bold", va="center", **LETTERS)
@@ -194,13 +190,6 @@ def to_svg(graph: Any, report: Any = None) -> str:
     with matplotlib.rc_context(SVG):
         figure.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     return out.getvalue()
-
-
-def _border(place: Place, size: Place, towards: Place) -> Place:
-    """Where a box ends on the way from its middle to a point outside."""
-    (x, y), (dx, dy) = place, (towards[0] - place[0], towards[1] - place[1])
-    part = min([1.0, *(half / 2 / abs(step) for half, step in zip(size, (dx, dy), strict=True) if step)])
-    return x + part * dx, y + part * dy
 
 
 def _line(dashed: bool) -> Literal["--", "-"]:
@@ -243,26 +232,3 @@ def _layout(
             left += sizes[node][0] + GAP
         top += high + BETWEEN
     return places, width, top - BETWEEN + GAP
-
-
-# ---- text for other programs --------------------------------------------------------------------------------------
-
-
-def to_mermaid(graph: Any, report: Any = None) -> str:
-    """Return the program as a Mermaid flowchart; with a report its roles, faults and the paths between them."""
-    drawn = marked(graph, report)
-    names = {node: f"n{k}" for k, node in enumerate(drawn.boxes)}
-    entities = str.maketrans({"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;"})
-    lines = ["flowchart TD", *(f"  %% {' '.join(line.split())}" for line in drawn.captions)]
-    for node, box in drawn.boxes.items():
-        written = "<br/>".join(line.translate(entities) for line in box.lines)
-        lines.append(f'  {names[node]}("{written}"):::{box.sorts[0].replace("-", "")}')
-    lines += [f"  {names[u]} -->|{role}| {names[v]}" for u, v, role, _ in drawn.edges]
-    for sort, style in drawn.legend.items():
-        dash = ",stroke-dasharray:4 3" if style.dashed else ""
-        look = f"fill:{style.fill},stroke:{style.border},color:{style.ink}{dash}"
-        lines.append(f"  classDef {sort.replace('-', '')} {look}")
-    mark = f"stroke:{drawn.colour},stroke-width:3px"
-    lines += [f"  style {names[node]} {mark}" for node, box in drawn.boxes.items() if box.fault]
-    blamed = ",".join(str(k) for k, edge in enumerate(drawn.edges) if edge[-1])
-    return "\n".join([*lines, f"  linkStyle {blamed} {mark}"] if blamed else lines)

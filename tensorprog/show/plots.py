@@ -221,13 +221,13 @@ STEPS = np.concatenate([np.arange(0, 2.5, 0.25), np.arange(2.5, 4, 0.5), np.aran
 def tail_bins(x: Array) -> tuple[Array, Array, Array]:
     """Empirical density at points, with standard errors: bins of a quarter standard deviation, wider in the tails.
 
-    Bins with fewer than ten draws are not shown.  Where a few draws make the standard deviation it is replaced, see
-    `_bulk`.
+    Bins with fewer than ten draws are not shown.
 
     Shapes    (samples,) -> places (the mean of the draws in the bin), density, error
     """
     x = np.asarray(x, dtype=np.float64).ravel()
-    spread = _bulk(x)[1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = float(x.std())
     if not 0 < spread < math.inf:
         return (np.zeros(0),) * 3
     edges = np.median(x) + spread * np.concatenate([-STEPS[:0:-1], STEPS])
@@ -236,17 +236,6 @@ def tail_bins(x: Array) -> tuple[Array, Array, Array]:
     shown = counts >= LEAST
     counts, heights = counts[shown], (counts / (len(x) * np.diff(edges)))[shown]
     return sums[shown] / counts, heights, heights / np.sqrt(counts)
-
-
-def _bulk(x: Array) -> tuple[float, float]:
-    """Mean and standard deviation; median and central range of 68 % where that is shorter, with very heavy tails.
-
-    Of Gaussian draws that range is twice the standard deviation.
-    """
-    low, middle, high = (float(value) for value in np.quantile(x, [0.16, 0.5, 0.84]))
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean, spread = float(x.mean()), float(x.std())
-    return (mean, spread) if high == low or spread <= high - low else (middle, high - low)
 
 
 def density(
@@ -298,9 +287,8 @@ def density_of(
     with np.errstate(over="ignore", invalid="ignore"):
         last = draws[-1][1] if draws else np.zeros(1)
         gaussian = (float(last.mean()), float(last.std())) if limit is None else (limit.mean, limit.deviation)
-    bulk = _bulk(last) if limit is None else gaussian
     for panel, kind in zip(axes, scales, strict=True):
-        _density_panel(panel, kind, draws, None if limit is None else limit.curve, gaussian, *bulk)
+        _density_panel(panel, kind, draws, None if limit is None else limit.curve, gaussian)
         frame(panel, variable, "probability density")
     legend(axes)
     return axes[0] if len(axes) == 1 else np.asarray(axes, dtype=object)
@@ -312,10 +300,8 @@ def _density_panel(
     draws: Sequence[tuple[str, Array]],
     curve: Any,
     gaussian: tuple[float, float],
-    centre: float,
-    spread: float,
 ) -> None:
-    shades = colours(len(draws))
+    shades, (centre, spread) = colours(len(draws)), gaussian
     lowest, reach = math.inf, 4.0 * spread
     for k, (run, x) in enumerate(draws):
         look = {"color": shades[k], "marker": MARKERS[k % len(MARKERS)], "label": run}
@@ -560,22 +546,15 @@ def covariance(law: Any, name: str, ax: Any = None) -> Any:
         )
     (panel,) = axes_of(ax, 1, 5.0, 4.2)
     names = [label(name, index) for index in members(reference.netsor, name)]
-    image = cells(panel, reference.covariance(name)[0], names, names)
-    panel.figure.colorbar(image, ax=panel, label=f"covariance of {plain(name)} in the limit")
-    return panel
-
-
-def cells(panel: Any, values: NDArray[np.float64], rows: Sequence[str], columns: Sequence[str]) -> Any:
-    """A matrix in colours, with numbers where there is room."""
-    largest = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
+    values = reference.covariance(name)[0]
+    largest = float(np.abs(values).max(initial=0.0)) or 1.0
     signed = bool((values < -1e-9 * largest).any())
     low = -largest if signed else 0.0
     image = panel.imshow(values, cmap="RdBu" if signed else "cividis", vmin=low, vmax=largest, aspect="auto")
-    for axis, names in ((panel.xaxis, columns), (panel.yaxis, rows)):
-        step = -(-len(names) // TICKS)
-        rotated = axis is panel.xaxis and (len(names) > NUMBERED or max(map(len, names)) > 5)
-        shown = [plain(name) for name in names[::step]]
-        axis.set_ticks(range(0, len(names), step), shown, rotation=90 if rotated else 0)
+    step, rotated = -(-len(names) // TICKS), len(names) > NUMBERED or max(map(len, names)) > 5
+    shown = [plain(name) for name in names[::step]]
+    panel.set_yticks(range(0, len(names), step), shown)
+    panel.set_xticks(range(0, len(names), step), shown, rotation=90 if rotated else 0)
     panel.tick_params(length=0)
     panel.spines[:].set_visible(False)
     if max(values.shape) <= NUMBERED:
@@ -584,4 +563,5 @@ def cells(panel: Any, values: NDArray[np.float64], rows: Sequence[str], columns:
             value = float(values[i, j]) if abs(values[i, j]) > 1e-12 * largest else 0.0
             ink = "#111111" if light[i, j] else "#f4f4f4"
             panel.text(j, i, short(value), ha="center", va="center", fontsize="small", color=ink)
-    return image
+    panel.figure.colorbar(image, ax=panel, label=f"covariance of {plain(name)} in the limit")
+    return panel

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray
 from click.testing import CliRunner
 
 import tensorprog as tp
@@ -238,9 +239,9 @@ def test_the_command_writes_a_table_a_picture_and_json(tmp_path: Path) -> None:
     assert done.output.splitlines()[1].startswith("deep_relu: theorem")
     assert "z[l,i] at l = 20" in done.output
     known = json.loads((folder / "depth.json").read_text(encoding="utf-8"))
-    assert [entry["constants"] for entry in known["profiles"]] == [{"sigma_w2": 1.5}, {"sigma_w2": 2}]
-    assert known["layers"] == list(range(21))
-    assert known["profiles"][1]["limit"]["variance"]["value"][20] == pytest.approx(1)
+    found = xarray.Dataset.from_dict(known["profile"])
+    assert found["layer"].values.tolist() == list(range(21))
+    assert float(found["variance"].sel(sigma_w2=2, layer=20)) == pytest.approx(1)
     assert (folder / "depth.png").stat().st_size > 10_000
 
 

@@ -322,16 +322,11 @@ def test_limit_and_sample(tp, folder):
         assert np.allclose(np.cov(data["y"].T), limit["outputs"]["y"]["cov"], atol=0.1)
 
 
-@pytest.mark.parametrize(
-    ("suffix", "text"),
-    [
-        (".svg", "<svg"),
-        (".mmd", "-->"),
-    ],
-)
-def test_graph_by_suffix(tp, folder, suffix, text):
-    assert tp("graph", "small.yaml", "-o", f"g{suffix}")[0] == 0
-    assert text in (folder / f"g{suffix}").read_text()
+def test_graph(tp, folder):
+    assert tp("graph", "small.yaml", "-o", "g.svg")[:2] == (0, "written to g.svg\n")
+    assert tp("graph", "small.yaml", "--check")[:2] == (0, "written to small.svg\n")
+    assert "theorem" in (folder / "small.svg").read_text()
+    assert "<svg" in (folder / "g.svg").read_text()
 
 
 def test_what_is_rewritten_is_called_the_theorems_form_where_it_is(tp):

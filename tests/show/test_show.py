@@ -113,11 +113,9 @@ def test_drawings_of_programs(name: str, judged: bool) -> None:
     root = ElementTree.fromstring(picture)
     texts = " ".join("".join(node.itertext()) for node in root.iter() if node.tag.endswith("text"))
     assert all(node.split("[")[0] in texts for node in view)
-    mermaid = graphs.to_mermaid(view, report)
-    assert mermaid.count("-->") == view.number_of_edges()
     if judged and name == "attention_tied":
         assert "outside" in texts
-        assert "(1)" in mermaid
+        assert "(1)" in texts
         assert graphs.BLAME in picture
 
 

@@ -43,7 +43,6 @@ from tensorprog.shipped import SCHEMA, STARTER, judged, resolve
 __all__ = ["exponents", "graph", "import_", "list_", "new"]
 
 SUFFIXES = (".yaml", ".yml")
-KINDS = (".svg", ".mmd")
 MODELINE = "# yaml-language-server: $schema="
 
 
@@ -147,37 +146,31 @@ def _text(path: Path, name: str) -> str:
     cls=Command,
     short_help="Draw the program as a graph.",
     examples=[
-        ("attention -o attention.svg", "a picture"),
+        ("attention", "into attention.svg"),
         ("attention_tied --check -o tied.svg", "what is at fault, and where"),
-        ("attention", "Mermaid text on the screen"),
     ],
 )
 @options(FILE, SET)
 @option("--check", "judged", is_flag=True, help="Show the roles of Assumption 1, the grade and what is at fault.")
-@options(
-    out("The file to write: .svg, or .mmd for Mermaid; without it Mermaid text is printed.", "FILE"),
-    QUIET,
-)
+@options(out("The picture to write, .svg; default <program>.svg.", "FILE"), QUIET)
 def graph(file: str, overrides: dict[str, str], judged: bool, out: Path | None) -> int:
     """Draw the program as a graph, one node per statement, initial vector and weight.
 
     With --check boxes tell what they are in Assumption 1 (operands, their inputs and weights, scores, outputs), the
     title has the grade, and faults are numbered, with the path that leads to them, and listed.
     """
-    if out is not None:
-        if out.suffix.lower() not in KINDS:
-            raise fail(f"{out}: pictures of programs end in {', '.join(KINDS)}", fix=f"-o {Path(file).stem}.svg")
-        writable(out)
     netsor = load(file, overrides)
     from tensorprog.check.graph import build
     from tensorprog.results.limit_answers import check_with_limit
-    from tensorprog.show import graphs
+    from tensorprog.results.study import default_out
+    from tensorprog.show.graphs import to_svg
 
-    draw = graphs.to_svg if out is not None and out.suffix.lower() == ".svg" else graphs.to_mermaid
-    text = draw(build(netsor), check_with_limit(netsor) if judged else None)
-    if out is not None:
-        write_text(out, text)
-    answer(dict, lambda: [text.rstrip() if out is None else f"written to {out}"])
+    target = out or Path(f"{default_out(netsor).name}.svg")
+    if target.suffix.lower() != ".svg":
+        raise fail(f"{target}: pictures of programs end in .svg", fix=f"-o {target.stem}.svg")
+    writable(target)
+    write_text(target, to_svg(build(netsor), check_with_limit(netsor) if judged else None))
+    answer(dict, lambda: [f"written to {target}"])
     return DONE
 
 

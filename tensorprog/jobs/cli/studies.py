@@ -108,7 +108,7 @@ def sweep(
         raise fail("--workers and --scheduler both say who draws", fix="one of them")
     program = open_program(file, overrides)
     from tensorprog.jobs.choices import choices_of
-    from tensorprog.jobs.sweeps import AXES, no_limit, summary, tables
+    from tensorprog.jobs.sweeps import AXES, no_limit, tables
     from tensorprog.jobs.sweeps import sweep as perform
     from tensorprog.results.study import default_out, settings_of
 
@@ -126,7 +126,7 @@ def sweep(
             raise
     files = sorted(path.name for path in folder.iterdir() if path.suffix in (".nc", ".csv", ".png"))
     answer(
-        lambda: {"program": program.name, **keys, "sweep": summary(found), "files": files},
+        lambda: {"program": program.name, **keys, "sweep": found.to_dict(), "files": files},
         lambda: [*(part for table in tables(found) for part in (table, "")), places(folder, files)],
     )
     return DONE if len(no_limit(found)) < len(choices_of(found, AXES)) else OUTSIDE
@@ -191,13 +191,13 @@ def depth(
     """Follow the tokens of a family Z of FILE, such as z of z[t,i], through the layers of the limit.
 
     For every layer: the variance of a coordinate, the mean correlation of two tokens, the effective rank of all tokens,
-    the entropy of attention and the kurtosis, each with its error. The folder receives depth.json and depth.png: curves
-    for several values of one constant, maps of the last layer for several values of two. With --width networks stand
+    the entropy of attention and the kurtosis, each with its error. The folder receives depth.json, which
+    xarray.Dataset.from_dict reads, and depth.png, a curve for each choice of constants. With --width networks stand
     beside the limit.
     """
     program = open_program(file, {name: values[0] for name, values in given.items() if len(values) == 1})
     from tensorprog.jobs.depths import depth as profile
-    from tensorprog.jobs.depths.results import depth_json, save_picture, tables
+    from tensorprog.jobs.depths.results import save_picture, tables
     from tensorprog.results.study import default_out
 
     asked: dict[str, Any] = {"index": index, "to": to, "over": {n: v for n, v in given.items() if len(v) > 1}}
@@ -206,7 +206,7 @@ def depth(
     with watching() as listener:
         found = profile(program, family, gradients=gradients, progress=listener.progress, **asked, **drawn)
     folder, report = out or default_out(program.netsor, "-depth"), program.check()
-    text = depth_json(found, report, program.netsor)
+    text = header(program.netsor, report) | {"profile": found.to_dict()}
     written = _written(folder, "depth", text, lambda path: save_picture(path, found))
     blocks = chain.from_iterable(("", block) for block in tables(found, report))
     answer(lambda: text, lambda: [*blocks, "", places(folder, written)])

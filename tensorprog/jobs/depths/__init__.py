@@ -2,7 +2,7 @@
 
 question    a family, its layers and tokens, constants: read and checked
 quantities  variance, correlation, rank, entropy, kurtosis of the limit and of networks, layer by layer
-results     the Dataset, tables, depth.json, depth.png
+results     the Dataset, tables, depth.png
 solving     `solve`: the constant for which a quantity has a value
 """
 

@@ -1,4 +1,4 @@
-"""What a depth profile found, an xarray.Dataset: how it is made, its tables, depth.json and depth.png."""
+"""What a depth profile found, an xarray.Dataset: how it is made, its tables and depth.png."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from tensorprog.jobs.choices import Choice, choices_of, said
 from tensorprog.jobs.depths.quantities import LONG_NAMES, Curves
 from tensorprog.jobs.depths.question import Question, Variant
 from tensorprog.language.errors import need_package
-from tensorprog.language.formats import BRACKETS, constants_json, quantity
-from tensorprog.language.ir import Netsor
+from tensorprog.language.formats import BRACKETS, quantity
 from tensorprog.language.samples import program_text
 from tensorprog.show import plots
 from tensorprog.version import libraries
 
-__all__ = ["dataset", "depth_json", "part", "save_picture", "summary", "tables"]
+__all__ = ["dataset", "part", "save_picture", "summary", "tables"]
 
 ROWS = 12  # of layers in a table
 EXACT = 1e-9  # relative errors below it are not shown
@@ -93,7 +92,7 @@ def _of(found: Any, choice: Choice) -> Iterator[tuple[int | None, Curves]]:
         yield width, {name: (one[f"{name}_finite"].values, one[f"{name}_finite_se"].values) for name in names}
 
 
-# ---- tables and files -----------------------------------------------------------------------------------------------
+# ---- tables ---------------------------------------------------------------------------------------------------------
 
 
 def tables(found: Any, report: Any) -> list[Block]:
@@ -137,49 +136,20 @@ def _number(value: float, error: float) -> str:
     return quantity(float(value), 0.0 if error < EXACT * abs(value) else float(error))
 
 
-def depth_json(found: Any, report: Any, base: Netsor) -> dict[str, Any]:
-    """The content of depth.json."""
-    refused, profiles = json.loads(found.attrs.get("no_limit", "{}")), []
-    for choice in choices_of(found, ("layer", "width")):
-        curves = [
-            {"width": width} | {name: {"value": value, "error": error} for name, (value, error) in each.items()}
-            for width, each in _of(found, choice)
-        ]
-        limit = [{key: value for key, value in each.items() if key != "width"} for each in curves if not each["width"]]
-        entry: dict[str, Any] = {"constants": choice, "limit": next(iter(limit), None)}
-        entry |= {"finite": finite} if (finite := [each for each in curves if each["width"]]) else {}
-        profiles.append(entry | ({"limit_refused": refused[said(choice)]} if said(choice) in refused else {}))
-    kept = ("family", "index", "draws", "seed", "samples", "gradients_grade", "no_gradients")
-    return {
-        "program": found.attrs["program_name"],
-        "constants": constants_json(base),
-        "assumptions": report.to_json(),
-        **{key: found.attrs[key] for key in kept if key in found.attrs},
-        "layers": found["layer"].values,
-        "profiles": profiles,
-    }
-
-
 # ---- the picture ----------------------------------------------------------------------------------------------------
 
 
 def save_picture(path: Path, found: Any) -> None:
-    """A panel for each quantity: curves over the layers, or a map of the last one over two constants.
+    """A panel for each quantity: curves over the layers, one for each choice of constants.
 
     Raises    MissingPackageError without matplotlib
     """
     names = [name for name in LONG_NAMES if name in found or f"{name}_finite" in found]
-    varied = [str(name) for name, size in found.sizes.items() if name not in ("layer", "width") and size > 1]
-    mapped = len(varied) == 2 and all(name in found for name in names)
 
     def draw(axes: Any) -> None:
         for name, ax in zip(names, axes, strict=True):
-            if mapped:
-                _map(ax, found[name].isel(layer=-1).squeeze(), LONG_NAMES[name])
-            else:
-                _curves(ax, found, name)
-        if not mapped:
-            plots.legend(axes)
+            _curves(ax, found, name)
+        plots.legend(axes)
 
     plots.save(path, draw, len(names))
 
@@ -204,12 +174,3 @@ def _curves(ax: Any, found: Any, name: str) -> None:
     if np.nanmin(seen) > 0 and np.nanmax(seen) > WIDELY * np.nanmin(seen):
         ax.set_yscale("log")
     plots.frame(ax, f"layer {found.attrs['index']}", LONG_NAMES[name])
-
-
-def _map(ax: Any, values: Any, name: str) -> None:
-    first, second = values.dims
-    ticks = [[f"{number:g}" for number in values[key].values] for key in (first, second)]
-    image = plots.cells(ax, values.values, *ticks)
-    ax.invert_yaxis()
-    plots.frame(ax, second, first)
-    ax.figure.colorbar(image, ax=ax, label=name)
