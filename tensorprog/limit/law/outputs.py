@@ -260,50 +260,53 @@ class Outputs:
             return one, source.mean(found, 1) if other else one, source.cov(found, 0, other)
 
         groups = self.alike(first) if first == second else None
+        sizes = None if groups is None else np.bincount(groups.ravel())
+
+        def pooled(values: Array) -> Array:
+            """The averages of groups, if there are any."""
+            return values if groups is None else np.bincount(groups.ravel(), values.ravel()) / sizes
 
         def finish(results: Results) -> tuple[Array, Array]:
-            value, error = heads.added(*_covariance(results, groups))
+            value, error = _covariance(results, pooled)
+            value, error = heads.added(*((value, error) if groups is None else (value[groups], error[groups])))
             known = [np.diagonal(value)] * 2 if variances is None else variances
             sds = [np.sqrt(np.maximum(variance, 0.0)) for variance in known]
             return value, error + _rounding(source, other, sds, heads.count).reshape(shape)
 
         return self._averaged(
             source, read, finish, what, math.prod(shape),
-            reduce=lambda one, two, cov: _seconds(shape, one, two, cov), fewest=FEWEST if groups is None else 1,
+            reduce=lambda one, two, cov: _seconds(shape, one, two, cov, pooled), fewest=FEWEST if groups is None else 1,
         )  # fmt: skip
 
 
-def _seconds(shape: tuple[int, ...], one: Array, two: Array, cov: Array) -> tuple[Array, ...]:
+def _seconds(
+    shape: tuple[int, ...], one: Array, two: Array, cov: Array, pooled: Callable[[Array], Array] = np.asarray
+) -> tuple[Array, ...]:
     """Second moments of two variables given draws, and their means: sums over the draws, and how many there are.
 
-    Shapes    (1, *shape), (1, members), (1, others), (1,)
+    Shapes    (1, *shape), or `pooled` in place of the shape, (1, members), (1, others), (1,)
     """
     one, two = (values.reshape(len(values), math.prod(values.shape[1:])) for values in (one, two))
-    sums = (one.T @ two).reshape(shape) + cov.sum(axis=0), one.sum(axis=0), two.sum(axis=0), np.asarray(len(one))
-    return tuple(part[None] for part in sums)
+    seconds = pooled((one.T @ two).reshape(shape) + cov.sum(axis=0))
+    return tuple(part[None] for part in (seconds, one.sum(axis=0), two.sum(axis=0), np.asarray(len(one))))
 
 
-def _covariance(results: Results, groups: Array | None = None) -> tuple[Array, Array]:
-    """A covariance and its spread from the sums that `_seconds` gives of each replicate; that of each group of pairs.
-
-    Shapes    groups of the shape of the covariance
-    """
+def _covariance(results: Results, pooled: Callable[[Array], Array] = np.asarray) -> tuple[Array, Array]:
+    """A covariance and its spread from the sums that `_seconds` gives of each replicate."""
 
     each = [[part.sum(axis=0) / counts.sum() for part in parts] for *parts, counts in results]
     seconds, *centre = [sum(arrays[1:], start=arrays[0]) / len(arrays) for arrays in zip(*each, strict=True)]
 
+    def outer(one: Array, two: Array) -> Array:
+        zero = not (one.any() and two.any())
+        return np.zeros(()) if zero else pooled(np.multiply.outer(one, two)).reshape(seconds.shape)
+
     def about(second: Array, one: Array, two: Array) -> Array:
         """About the means of all replicates: one draw of its own is enough for each."""
-        found = second
-        for pair in ((one, centre[1]), (centre[0], two - centre[1])):
-            if all(part.any() for part in pair):
-                found = found - np.multiply.outer(*pair).reshape(found.shape)
-        return found if groups is None else np.bincount(groups.ravel(), found.ravel()) / np.bincount(groups.ravel())
+        return second - outer(one, centre[1]) - outer(centre[0], two - centre[1])
 
-    value, spread = about(seconds, *centre), standard_errors([about(*parts) for parts in each])
-    if groups is not None:
-        value, spread = value[groups], spread[groups]
-    return value, spread + ROUNDING * (np.abs(seconds) + np.abs(np.multiply.outer(*centre)).reshape(seconds.shape))
+    spread = standard_errors([about(*parts) for parts in each])
+    return about(seconds, *centre), spread + ROUNDING * (np.abs(seconds) + np.abs(outer(*centre)))
 
 
 def _rounding(source: DrawSource, other: int, sds: Sequence[Array], heads: int) -> Array:

@@ -124,9 +124,9 @@ class Value:
         data = contract(a, b, over) if over else elementwise(np.multiply, a, b)
         if REPLICATE in data.axes:
             lengths = dict(zip((*a.axes, *b.axes), (*a.data.shape, *b.data.shape), strict=True))
-            ones = Open(tuple(over), np.ones([lengths[name] for name in over]))
-            coarse = self._summed(ones) * (other.bound.error + EPS * other.bound.value)
-            coarse = coarse + other._summed(ones) * (self.bound.error + EPS * self.bound.value)
+            coarse = self._size(over) * (other.bound.error + EPS * other.bound.value)
+            coarse = coarse + other._size(over) * (self.bound.error + EPS * self.bound.value)
+            coarse = coarse * math.prod(lengths[name] for name in over)
             if coarse <= ROUNDING * np.max(np.abs(data.data), initial=0.0):
                 return Value(data.axes, Estimate(data.data, np.broadcast_to(coarse, data.data.shape)))
         if not over:
@@ -154,10 +154,11 @@ class Value:
         found = Estimate(sums(weights.value, known.value), sums(sizes, known.error + rounding * np.abs(known.value)))
         return Value((*self.axes[:place], *others, *self.axes[place + 1 :]), found)
 
-    def _summed(self, ones: Open) -> float:
-        """The largest sum of sizes over the axes of some ones."""
-        sizes = Open(self.axes, np.abs(self.estimate.value))
-        return float(np.max(contract(sizes, ones, ones.axes).data if ones.axes else sizes.data, initial=0.0))
+    def _size(self, over: Sequence[str]) -> float:
+        """The largest mean of sizes over some axes."""
+        value = self.estimate.value
+        sizes = value if np.min(value, initial=0.0) >= 0 else np.abs(value)
+        return float(np.max(sizes.mean(axis=tuple(self.axes.index(n) for n in over if n in self.axes)), initial=0.0))
 
     def scaled(self, factor: float) -> Value:
         """Times a number that is exact."""
