@@ -222,10 +222,6 @@ class Backward:
     def ones(self, width: str) -> Variable:
         """The constant vector 1 of a width."""
         if width not in self._ones:
-            for s in self.netsor.body:
-                own = self.families[s.target.name].width
-                if isinstance(s, Nonlin) and s.expr == Number(1) and not s.target.slots and own == width:
-                    return self._ones.setdefault(width, Variable(s.target.name))
             name = self.unique("one" if width == "n" else f"one_{width}")
             self.families[name] = Family(name, "vector", (), width)
             self.body.append(Nonlin(Variable(name), Number(1), "" if width == "n" else width))

@@ -309,7 +309,7 @@ def _pictures(study: Study, save: Callable[..., None], told: Progress) -> None:
     density, convergence, panels = plots.of_study(study, first)
 
     def picture(name: str, drawing: Callable[[Any], Any], count: int) -> None:
-        save(f"{name}.png", lambda path: study.drawn.update({name: plots.png_and_svg(path, drawing, count)}))
+        save(f"{name}.png", lambda path: study.drawn.update({name: plots.svg(drawing, count, path)}))
 
     picture("density", density, 2)
     picture("convergence", convergence, len(panels))
@@ -317,23 +317,21 @@ def _pictures(study: Study, save: Callable[..., None], told: Progress) -> None:
 
 def _store(study: Study, samples: Samples, path: Path) -> None:
     """samples.npz with the networks of one more width, such as `y_n64` of shape (samples, *members) or (samples,
-    coordinates, *members), beside the program's tables and `meta.json`: program text, version, seed, widths.
+    coordinates, *members), beside the program's tables and `meta.json`: program text, version and settings.
     """
     from tensorprog.version import __version__
 
-    text, tables = pack(study.netsor)
-    widths = [comparison.width for comparison in study.comparisons]
-    meta: dict[str, Any] = {"program": text, "version": __version__, "width": [*widths, samples.width]}
-    meta |= {key: getattr(study.settings, key) for key in ("seed", "samples", "method", "coordinates")}
     arrays = {f"{name}_n{samples.width}": samples[name] for name in study.names}
     arrays |= {f"averages/{name}_n{samples.width}": values for name, values in samples.averages.items()}
-    arrays |= tables | {"meta.json": np.array(json.dumps(meta))}
-    with whole(path) as partial, zipfile.ZipFile(partial, "w") as file:
-        for name, array in arrays.items():
-            with file.open(f"{name}.npy", "w", force_zip64=True) as stream:
-                np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
-        if widths:  # the arrays of these
-            with zipfile.ZipFile(path) as known:
-                for name in [name for name in known.namelist() if name not in file.namelist()]:
-                    with known.open(name) as source, file.open(name, "w", force_zip64=True) as stream:
-                        shutil.copyfileobj(source, stream)
+    if not study.comparisons:
+        text, tables = pack(study.netsor)
+        meta: dict[str, Any] = {"program": text, "version": __version__}
+        meta |= {key: getattr(study.settings, key) for key in ("width", "seed", "samples", "method", "coordinates")}
+        arrays |= tables | {"meta.json": np.array(json.dumps(meta))}
+    with whole(path) as partial:
+        if study.comparisons:  # the arrays of these widths are there
+            shutil.copyfile(path, partial)
+        with zipfile.ZipFile(partial, "a") as file:
+            for name, array in arrays.items():
+                with file.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                    np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)

@@ -100,10 +100,6 @@ def sweep(
     need_package("xarray", "sweeps", "sweep")
     if executor is not None and workers is not None:
         raise fail("workers and executor both say who draws", fix="one of them")
-    if not isinstance(executor, Executor | None):
-        raise fail(f"executor must be a concurrent.futures.Executor, not {type(executor).__name__}")
-    if not isinstance(out, str | os.PathLike | None) or out == "":
-        raise fail(f"out must be the path of a folder, not {out!r}")
     check_count("repeats", repeats), check_count("samples", samples, 2), check_count("seed", seed, 0)
     base = netsor_of(program, "a sweep")
     widths = tuple(dict.fromkeys(check_count("width", n) for n in (width if isinstance(width, Iterable) else [width])))

@@ -38,7 +38,7 @@ from tensorprog.results.conditional import gaussians
 from tensorprog.results.distances import Number, distances, effective_size, kolmogorov, moments, tied
 from tensorprog.results.reference import LawCurve, Reference
 
-__all__ = ["AVERAGED", "HEADINGS", "Comparison", "Row", "compare", "table_of_widths"]
+__all__ = ["AVERAGED", "HEADINGS", "Comparison", "Row", "compare", "table_of_widths", "z_score"]
 
 Array = NDArray[Any]
 
@@ -54,6 +54,7 @@ HEADINGS = {  # of the columns of tables, by field
     "kl_precise": "precise KL",
 }
 COMPARED, AVERAGED = tuple(HEADINGS)[1:], ("mean", "variance", "ks", "ks_p")  # of outputs, and of averages
+ROUNDING = 1e-10  # of numbers that have no error
 _NAN = float("nan")
 
 
@@ -258,9 +259,15 @@ def _statistics(own: Mapping[str, Number], target: Mapping[str, Number]) -> dict
     for key, (value, error) in own.items():
         limit, limit_error = target.get(key, (_NAN, _NAN))
         found |= {key: value, f"{key}_se": error, f"limit_{key}": limit, f"limit_{key}_error": limit_error}
-        scale = math.hypot(error, limit_error if math.isfinite(limit_error) else 0.0)
-        found[f"z_{key}"] = (value - limit) / scale if scale > 0 else (0.0 if value == limit else _NAN)
+        found[f"z_{key}"] = z_score((value, error), (limit, limit_error))
     return found
+
+
+def z_score(own: Number, target: Number) -> float:
+    """The difference of two numbers in units of their errors and of rounding."""
+    (value, error), (limit, limit_error) = own, target
+    scale = math.hypot(error, limit_error if limit_error >= 0 else 0.0, ROUNDING * abs(limit))
+    return (value - limit) / scale if scale > 0 else (0.0 if value == limit else _NAN)
 
 
 def _row(samples: Any, against: Any, name: str, position: int, variable: str, rng: np.random.Generator) -> Row:

@@ -2,11 +2,8 @@
 
 The numbers of a law come from averages over the scores by rules that choose their nodes; its draws come from random
 numbers.  So a rule that misses a spike is seen here.  What is compared is what `compare(law.sample(N), law)` compares,
-and covariances:
-
-    z = (|difference| - stated error, if that is positive) / hypot(standard error, stated error / t)
-
-with the sign of the difference, and t the number of standard errors that a stated error is (`gaussian.several`).
+and covariances: z is the difference over hypot(standard error, stated error).  As a stated error is some four standard
+errors, a right law exceeds a threshold more rarely than z of a normal law.
 """
 
 from __future__ import annotations
@@ -22,11 +19,10 @@ from numpy.typing import NDArray
 
 from tensorprog.blocks import Block, Grid, paragraph
 from tensorprog.blocks.html import Printed
-from tensorprog.gaussian.several import deviations
 from tensorprog.language.errors import MemoryLimitError, NotCompiledError, check_count
 from tensorprog.language.formats import BRACKETS, label, members, plain_fields, quantity
 from tensorprog.language.samples import Samples, column
-from tensorprog.results.comparison import compare
+from tensorprog.results.comparison import compare, z_score
 from tensorprog.results.distances import moments
 from tensorprog.results.reference import Reference
 
@@ -41,7 +37,7 @@ CHANCE = 1e-6  # that a right law has any |z| above the threshold
 MEMBERS = 6  # of each family that are compared, spread over it
 LARGEST = 1024  # members of a family that is compared
 HEAVY = 8.0  # kurtosis above which that of draws has no normal law
-ROUNDING = 1e-10  # relative to the size of a variable
+SHOWN = 8  # comparisons in a table, at least
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,6 @@ class LawRow:
 
     quantity: str
     kind: str
-    family: str
     value: float
     error: float
     other: float
@@ -102,14 +97,13 @@ class LawCheck(Printed):
         return f"{head}: {found} |z| above {self.threshold:.1f}; {said}"
 
     def blocks(self) -> list[Block]:
-        """The largest disagreement of each kind of number, those beyond the threshold marked; then the outcome."""
+        """The largest disagreements, those beyond the threshold marked; then the outcome."""
         wrong = self.contradicted
-        worst = {(row.family, row.kind): row for row in sorted(self.rows, key=lambda row: abs(row.z))}
-        rows = [*dict.fromkeys((*wrong, *worst.values()))]
+        rows = sorted(self.rows, key=lambda row: -abs(row.z))[: max(SHOWN, len(wrong))]
         cells = tuple(
             (row.quantity, quantity(row.value, row.error), quantity(row.other, row.se), f"{row.z:.1f}") for row in rows
         )
-        notes = [f"of each kind of number that with the largest |z|; {len(self.rows) - len(rows)} others are smaller"]
+        notes = [f"the largest |z|; {len(self.rows) - len(rows)} others are smaller"]
         notes += [*(f"not compared: {text}" for text in self.missing), f"{BRACKETS} (of the law: its stated error)"]
         title, header = f"{self.program}: the limit against its own draws", ("quantity", "law", "draws", "z")
         return [Grid(title, header, cells, "; ".join(notes), tuple(range(len(wrong)))), paragraph(self.verdict)]
@@ -144,17 +138,16 @@ def _of_family(reference: Reference, drawn: Samples, name: str, places: Array) -
 
     index = members(reference.netsor, name)
     rows = compare(drawn, reference, [label(name, index[k]) for k in places]).rows
-    for place, row in zip(places, rows, strict=True):
-        stated = reference.numbers(name, place)
-        scale = math.hypot(stated["mean"][0], math.sqrt(max(0.0, stated["variance"][0])))
-        for kind, power in (("mean", 1), ("variance", 2), ("kurtosis", 0)):
-            if kind != "kurtosis" or (row.variance > (ROUNDING * scale) ** 2 and not stated[kind][0] > HEAVY):
+    for row in rows:
+        for kind in ("mean", "variance", "kurtosis"):
+            pair = getattr(row, f"limit_{kind}"), getattr(row, f"limit_{kind}_error")
+            z = getattr(row, f"z_{kind}")
+            if math.isfinite(z) and not (kind == "kurtosis" and pair[0] > HEAVY):
                 found = getattr(row, kind), getattr(row, f"{kind}_se")
-                z = _score(stated[kind], found, ROUNDING * scale**power)
-                yield LawRow(f"{kind} {row.variable}", kind, name, *stated[kind], *found, z)
+                yield LawRow(f"{kind} {row.variable}", kind, *pair, *found, z)
         if math.isfinite(row.ks):
             z = float(-ndtri(max(row.ks_p, 1e-300) / 2))
-            yield LawRow(f"KS {row.variable}", "distribution", name, 0.0, 0.0, row.ks, row.ks_floor, z)
+            yield LawRow(f"KS {row.variable}", "distribution", 0.0, 0.0, row.ks, row.ks_floor, z)
     if len(index) == 1:
         return
     matrix, wrong = reference.covariance(name)
@@ -162,18 +155,4 @@ def _of_family(reference: Reference, drawn: Samples, name: str, places: Array) -
     for j, k in combinations(range(len(places)), 2):
         at, x, y = (places[j], places[k]), draws[j], draws[k]
         pair, found = (float(matrix[at]), float(wrong[at])), moments(x * y)["mean"]
-        z = _score(pair, found, ROUNDING * float(x.std() * y.std()))
-        yield LawRow(f"cov({rows[j].variable}, {rows[k].variable})", "covariance", name, *pair, *found, z)
-
-
-def _score(stated: Number, found: Number, rounding: float) -> float:
-    """By how many standard errors two numbers differ beyond the stated error; infinite if one is not a number."""
-    value, error, other, se = *stated, *found
-    if math.isinf(value) or math.isinf(error):
-        return 0.0  # nothing that a finite number of draws contradicts
-    excess = abs(other - value) - error - rounding
-    scale = math.hypot(se, error / deviations())
-    if excess <= 0:
-        return 0.0
-    z = excess / scale if scale > 0 else math.inf
-    return math.inf if math.isnan(z) else math.copysign(z, other - value)
+        yield LawRow(f"cov({rows[j].variable}, {rows[k].variable})", "covariance", *pair, *found, z_score(found, pair))

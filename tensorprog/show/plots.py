@@ -94,40 +94,22 @@ def save(path: str | os.PathLike[str], draw: Callable[[Any], Any], panels: int =
     if style not in STYLES:
         raise ProgramError(f"there is no style {style!r} of figures; {did_you_mean(style, list(STYLES))}")
     with _looks(), whole(path) as partial:
-        _lettered(draw, panels, style).savefig(partial, format=kind, **WRITTEN[kind])
+        _drawn(draw, panels, style).savefig(partial, format=kind, **WRITTEN[kind])
 
 
-def _lettered(draw: Callable[[Any], Any], panels: int, style: str) -> Any:
-    """A figure of a style, drawn and laid out, with a letter at each of several panels."""
-    width, most, height = STYLES[style]
-    rows = -(-panels // most)
-    figure, axes = _figure(panels, rows, width, rows * height + 0.3)
-    draw(axes)
-    for ax, letter in zip(axes if panels > 1 else (), "abcdefghijklmnopqrstuvwxyz", strict=False):
-        ax.set_title(letter, loc="left", fontweight="bold")
-    return _laid_out(figure)
-
-
-def png_and_svg(path: Path, draw: Callable[[Any], Any], panels: int) -> str:
-    """A PNG as `save` writes it; the same figure, drawn once, as SVG text for a page."""
-    text = io.StringIO()
-    with _looks({"svg.fonttype": "path"}), whole(path) as partial:
-        figure = _lettered(draw, panels, "page")
-        figure.savefig(partial, format="png", **WRITTEN["png"])
-        figure.savefig(text, format="svg", metadata=UNSAID)
-    return text.getvalue()
-
-
-def svg(draw: Callable[[Any], Any], panels: int = 1) -> str:
-    """A row of panels as SVG text, for a page: `draw(axes)` gets the axes, or one if there is one.
+def svg(draw: Callable[[Any], Any], panels: int = 1, png: Path | None = None) -> str:
+    """A figure as SVG text, for a page, of the width of a column or, of several panels, of a page; with `png` the same
+    figure, drawn once, in a file.
 
     Raises    MissingPackageError without matplotlib
     """
     text = io.StringIO()
     with _looks({"svg.fonttype": "path"}):
-        figure, axes = _figure(panels, 1, 3.3 * panels, 2.9)
-        draw(axes if panels > 1 else axes[0])
-        _laid_out(figure).savefig(text, format="svg", metadata=UNSAID)
+        figure = _drawn(draw, panels, "page" if panels > 1 else "column")
+        figure.savefig(text, format="svg", metadata=UNSAID)
+        if png is not None:
+            with whole(png) as partial:
+                figure.savefig(partial, format="png", **WRITTEN["png"])
     return text.getvalue()
 
 
@@ -135,19 +117,20 @@ def _looks(more: Mapping[Any, Any] | None = None) -> Any:
     return need_package("matplotlib", "pictures", "plot").rc_context({**LOOKS, **(more or {})})
 
 
-def _figure(panels: int, rows: int, width: float, height: float) -> tuple[Any, list[Any]]:
+def _drawn(draw: Callable[[Any], Any], panels: int, style: str) -> Any:
+    """A figure of a style with its panels in place, and a letter at each of several."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained", dpi=RESOLUTION)
+    width, most, height = STYLES[style]
+    rows = -(-panels // most)
+    figure = Figure(figsize=(width, rows * height + 0.3), layout="constrained", dpi=RESOLUTION)
     axes = list(figure.subplots(rows, -(-panels // rows), squeeze=False).ravel())
     for ax in axes[panels:]:
         ax.remove()
-    return figure, axes[:panels]
-
-
-def _laid_out(figure: Any) -> Any:
-    """A figure with its panels in place: matplotlib would draw everything once more to find out where."""
-    figure.get_layout_engine().execute(figure)
+    draw(axes[:panels])
+    for ax, letter in zip(axes if panels > 1 else (), "abcdefghijklmnopqrstuvwxyz"[:panels], strict=False):
+        ax.set_title(letter, loc="left", fontweight="bold")
+    figure.get_layout_engine().execute(figure)  # once: matplotlib would draw everything again to find out where
     figure.set_layout_engine(None)
     return figure
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self, TextIO
 
-from tensorprog.blocks import COLOURS, Block, Grid, Judgements, Paragraph, Styled, badge, to_text
+from tensorprog.blocks import COLOURS, Block, Grid, Paragraph, Styled, to_text
 
 __all__ = ["Progress", "is_styled", "is_terminal", "prepare", "show"]
 
@@ -67,39 +67,24 @@ def show(blocks: Iterable[Block], write: Write, stream: TextIO | None = None) ->
 
 
 def _drawn(block: Block) -> Any:
+    from rich import box
     from rich.console import Group
+    from rich.table import Table
     from rich.text import Text
 
     if isinstance(block, Paragraph):
         label = f"{block.label:<8}" if block.label else ""
         return Text.assemble((label, "italic"), *((word, _ink(word)) for word in block.words))
-    if isinstance(block, Judgements):
-        table = _table(("verdict", "rule", "where", "why"), expand=True)
-        for entry in block.entries:
-            place = ", ".join(filter(None, [entry.where, f"line {entry.line}" if entry.line else ""]))
-            (_, why), *more = entry.said
-            why += "".join(f" ({text})" if entry.holds else f"\n{label}: {text}" for label, text in more)
-            table.add_row(Text(entry.verdict, _ink(badge(entry.verdict))), *map(Text, (entry.rule, place, why)))
-        return table if block.entries else Text()
     if isinstance(block, Grid):
-        table = _table(block.header, block.text_columns)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+        for k, name in enumerate(block.header):
+            left = k in block.text_columns
+            table.add_column(Text(name), justify="left" if left else "right", overflow="fold")
         for k, row in enumerate(block.rows):
             table.add_row(*map(Text, row), style="bold" if k in block.marked else None, end_section=k in block.sections)
         head = [Text(block.title, "bold")] if block.title else []
         return Group(*head, table, *([Text(block.note, "dim")] if block.note else []))
     return Text(to_text([block]))
-
-
-def _table(header: Sequence[str], text_columns: Sequence[int] | None = None, expand: bool = False) -> Any:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, expand=expand)
-    for k, name in enumerate(header):
-        left = text_columns is None or k in text_columns
-        table.add_column(Text(name), justify="left" if left else "right", overflow="fold")
-    return table
 
 
 def _ink(word: str) -> str:

@@ -15,7 +15,13 @@ Tp = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures of runs are blank, in tests of what else a run writes."""
-    monkeypatch.setattr("tensorprog.show.plots.png_and_svg", lambda path, *_: path.write_bytes(b"\x89PNG") and "<svg/>")
+
+    def blank(draw: object, panels: int = 1, png: Path | None = None) -> str:
+        if png is not None:
+            png.write_bytes(b"\x89PNG")
+        return "<svg/>"
+
+    monkeypatch.setattr("tensorprog.show.plots.svg", blank)
 
 
 @pytest.fixture
