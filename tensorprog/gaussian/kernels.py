@@ -18,8 +18,10 @@ vanish.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from itertools import product
 
@@ -183,14 +185,23 @@ def elementary(f: RealFunction) -> Elementary | None:
         elif not SMALL < scale * scale < LARGE or (term.kind == "gaussian" and term.power):
             return None
         elif term.kind == "gaussian":
-            found, spread, scale = bells, 1 / (scale * scale), 1.0
+            found, spread, scale = bells, _simple(1 / (scale * scale)), 1.0
         else:
-            spread = 0.5 / (scale * scale)
+            spread = _simple(0.5 / (scale * scale))
         found[spread] = found.get(spread, 0.0) + float(np.sign(scale)) * amplitude
     if ramps and bells:
         return None
     bends = (tuple((a, h) for h, a in found.items() if a) for found in (sigmoids, ramps, bells))
     return Elementary(constant, at_zero, linear, *bends)
+
+
+def _simple(spread: float) -> float:
+    """The simple ratio that a spread is but for rounding, so that functions and their derivatives share what they can.
+
+    Scales are often roots, as that of gelu; their squares round.
+    """
+    simple = float(Fraction(spread).limit_denominator(100))
+    return simple if math.isclose(simple, spread, rel_tol=2 * EPS) else spread
 
 
 def _numbers(term: FunctionTerm) -> tuple[float, float] | None:
@@ -231,10 +242,12 @@ def add_kernel(
     cov: int,
     total: int = ZERO,
     number: float = 1.0,
+    near: float = 1.0,
 ) -> int:
     """Add the steps of total + number * kernel, of covariances that are one of the arrays; the place of what they make.
 
-    The order does not depend on which function comes first, so that both orders round alike.
+    The order does not depend on which function comes first, so that both orders round alike.  No correlation is above
+    `near`, but for entries that are not read.
     """
 
     def sides(what: str, h: float, k: float) -> int:
@@ -251,8 +264,8 @@ def add_kernel(
         total = steps.add(Kind.OUTER, found, ZERO, total, number * MEAN_ABS**2 * (a * b), sides("deviation", h, k))
     for (a, h), (b, k) in sorted(product(f.sigmoids, g.sigmoids), key=sorted):
         angle = steps.add(Kind.ANGLE, steps.add(Kind.TURN, cov, at=sides("inverse", h, k)))
-        largest = [float(np.max(variance, initial=0.0)) for variance in (v, w)]
-        if all(size > np.sin(STEEPEST) ** 2 * (size + spread) for size, spread in zip(largest, (h, k), strict=True)):
+        largest = (v.max(initial=SMALL), h), (w.max(initial=SMALL), k)
+        if all(near**2 * size > np.sin(STEEPEST) ** 2 * (size + spread) for size, spread in largest):
             angle = steps.add(Kind.STEEP, angle, cov, at=sides("law", h, k))
         total = steps.add(Kind.LINEAR, angle, ZERO, total, number * 2 / np.pi * (a * b))
     for (a, h), (b, k) in sorted(product(f.bells, g.bells), key=sorted):
@@ -267,7 +280,10 @@ def add_kernel(
     if any((f.constant, f.at_zero, g.constant, g.at_zero)):
         one, two = f.offset(v), g.offset(w)
         total = _with_outer(steps, total, number, ONE, [one, f.mean(v)], [g.mean(w), two])
-        total = steps.add(Kind.OUTER, ONE, ZERO, total, number, steps.sides([one], [two]))
+        if v.all() and w.all():
+            total = steps.add(Kind.LINEAR, ONE, ZERO, total, number * f.constant * g.constant)
+        else:
+            total = steps.add(Kind.OUTER, ONE, ZERO, total, number, steps.sides([one], [two]))
     return total
 
 

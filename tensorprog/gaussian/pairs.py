@@ -304,15 +304,16 @@ class Pairs:
 
     def _closed(self, f: Elementary, var: Array) -> _Map | None:
         """By closed forms."""
-        steep = 1 / max(1 - self.near**2, EPS) ** 0.5 if f.jumps else 1.0
-        if steep > STEEPEST:
+        near = self.near if f.jumps else 1.0
+        steep = 1 / max(1 - near**2, EPS) ** 0.5
+        if f.jumps and steep > STEEPEST:
             return None
 
         def entries(rows: slice, columns: slice, cov: Array) -> Array:
             return values(f, f, var[rows, None], var[None, columns], cov)
 
         def add(steps: KernelSteps, cov: int, total: int, number: float) -> int:
-            return add_kernel(steps, f, f, var[:, None], var[None], cov, total, number)
+            return add_kernel(steps, f, f, var[:, None], var[None], cov, total, number, near)
 
         one, more = kernel(f, f, var, var, var), var * (1 + STEP)
         growth = np.abs(values(f, f, more, more, more) - one.value) / STEP

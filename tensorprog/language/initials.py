@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -174,8 +174,14 @@ def covariance_size(netsor: Netsor, initial: Initial) -> int:
 
 
 def initial_laws(netsor: Netsor) -> dict[str, InitialLaw]:
-    """The laws of all initial families, by name."""
-    return {initial.name: initial_law(netsor, initial) for initial in netsor.initial}
+    """The laws of all initial families, by name; families that differ in nothing else have one, of the first."""
+    made, found = dict[Initial, InitialLaw](), dict[str, InitialLaw]()
+    for initial in netsor.initial:
+        nameless = replace(initial, name="")
+        if nameless not in made:
+            made[nameless] = initial_law(netsor, initial)
+        found[initial.name] = made[nameless]
+    return found
 
 
 def initial_law(netsor: Netsor, initial: Initial) -> InitialLaw:

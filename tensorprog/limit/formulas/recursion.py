@@ -254,7 +254,7 @@ class FormulaRecursion(Recursion[Any, IndexedFormulas]):
                     "no formulas yet; limit() without symbolic=True gives the numbers"
                 )
         factors = Factors(self.parts, [factor for part in (p, q) for factor in self.parts.factors_of(part)])
-        forms = Forms(self, factors.forms, ranges, {})
+        forms = Forms(self, factors.forms, factors.met, ranges, {})
 
         def expectation(equations: Equations, solution: Mapping[str, Affine]) -> Any:
             def cov(j: int, k: int) -> Any:

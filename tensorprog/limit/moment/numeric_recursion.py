@@ -138,6 +138,8 @@ class NumericRecursion(Numbers):
             alone = self._apart(p, q, sides)
             known[key] = Factors(self.parts, alone), *([f for f in s if all(f is not a for a in alone)] for s in sides)
         factors, first, second = known[key]
+        if factors.vanish:
+            return self.nothing(ranges)
         if first or second:
             found = IndexedValues.constant(self.points.of_factors(first, second, ranges), ranges)
             if not (factors.forms or factors.constants):
@@ -186,6 +188,8 @@ class NumericRecursion(Numbers):
         self.ready(f, g)
         if self.recurrences.active & {f, g} or (f, g) in self.recurrences.covariances:
             return self.recurrences.covariances.get((f, g), IndexedValues((), self.pair_ranges(f, g)))
+        if f == g in self.initials:  # what has the same law has the same covariance
+            f = g = self.initials[f].initial.name
         return super().base(f, g, where)
 
     def between(self, f: str, g: str, names: Mapping[str, Affine], ranges: Ranges) -> IndexedValues:

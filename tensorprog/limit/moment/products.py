@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, reduce
-from itertools import combinations
+from itertools import combinations, product
 from operator import mul
 from typing import Any
 
@@ -92,7 +92,8 @@ class NumberedFactor:
 class Factors:
     """A product of factors, as far as the program says: once for all members, steps and draws that it is averaged for.
 
-    `forms` are the affine forms that the factors read, `constants` the factors that are numbers.
+    `forms` are the affine forms that the factors read, `constants` the factors that are numbers; `met` are the places
+    (k, j), j <= k, of forms that are not independent.
     """
 
     def __init__(self, parts: SumsOfFunctions, found: Sequence[WeightedFunction]) -> None:
@@ -100,6 +101,18 @@ class Factors:
         self._numbered = [_numbered(parts, factor) for factor in found if factor.function is not None]
         self.forms = list(dict.fromkeys(form for _, forms in self._numbered for form in forms))
         self._placed: dict[Any, list[NumberedFactor]] = {}
+        names = [{variable.name for _, variable, _ in form} for form in self.forms]
+        self.met = [
+            (k, j) for k in range(len(names)) for j in range(k + 1)
+            if not all(parts.independent(u, v) for u, v in product(names[j], names[k]))
+        ]  # fmt: skip
+        centred = [all(parts.is_base(u) and parts.netsor.families[u].statements for u in own) for own in names]
+        read = [(body, [self.forms.index(form) for form in forms]) for body, forms in self._numbered]
+        # whether a factor is a variable of mean zero that no other meets
+        self.vanish = any(
+            body == Variable(".0") and centred[k] and not any(k in pair for pair in self.met if pair != (k, k))
+            and sum(k in places for _, places in read) == 1 for body, (k, *_) in read
+        )  # fmt: skip
 
     def placed(self, solution: Mapping[str, Affine]) -> list[NumberedFactor]:
         """The factors with some indices eliminated; forms that become equal have one number, the first."""
@@ -162,7 +175,7 @@ class ProductOfFunctions:
 
     def __init__(self, numbers: Numbers, factors: Factors, ranges: Mapping[str, Range]) -> None:
         self.numbers, self.factors, self.ranges = numbers, factors, ranges
-        self.forms = Forms(numbers, factors.forms, ranges, factors.copies(ranges))
+        self.forms = Forms(numbers, factors.forms, factors.met, ranges, factors.copies(ranges))
 
     def law(self, equations: Equations, solution: Mapping[str, Affine]) -> LawOfFactors:
         """Their law where exactly these equations between indices hold, the indices in `solution` eliminated."""

@@ -627,16 +627,18 @@ def _slots_of(u: Variable, v: Variable) -> Mapping[str, Affine]:
 class Forms(Generic[V]):
     """Affine forms of Gaussian variables with their means and covariances, before any equations hold.
 
-    Variances of the forms in `copies` are covariances of two forms, read at these names.
+    Those in `met` may have a covariance.  Variances of the forms in `copies` are covariances of two forms, read at
+    these names.
     """
 
-    def __init__(self, recursion: Recursion[V, Any], forms: Sequence[Inner], ranges: Ranges, copies: Copies) -> None:
+    def __init__(
+        self, recursion: Recursion[V, Any], forms: Sequence[Inner], met: Sequence[tuple[int, int]], ranges: Ranges,
+        copies: Copies,
+    ) -> None:  # fmt: skip
         self.recursion, self.forms, self.ranges = recursion, forms, ranges
         self.means = [recursion.centre(form, ranges) for form in forms]
         self.covariances: dict[tuple[int, int], Indexed[V]] = {
-            (k, j): recursion.covariance(forms[j], forms[k], ranges)
-            for k in range(len(forms))
-            for j in range(k + (k not in copies))
+            (k, j): recursion.covariance(forms[j], forms[k], ranges) for k, j in met if j < k or k not in copies
         }
         for k, (pair, names) in copies.items():
             self.covariances[k, k] = self.covariances[pair].read(names, ranges)
@@ -653,5 +655,5 @@ class Forms(Generic[V]):
 
     def cov(self, j: int, k: int, equations: Equations, solution: Mapping[str, Affine]) -> V:
         """Covariance of two forms where exactly these equations hold."""
-        found: V = self.covariances[max(j, k), min(j, k)].case(equations, solution)
-        return found
+        moment = self.covariances.get((max(j, k), min(j, k))) or self.recursion.nothing(self.ranges)
+        return moment.case(equations, solution)
