@@ -11,14 +11,14 @@ averages go into has both: grad_p and average_grad_p.  Between vectors of differ
 widths' ratio.
 
 A member x[A] that is read at affine slots A of a statement's indices has its gradient at the indices that solve
-A = J, for each member J; see `_Pieces`.
+A = J, for each member J; see `_inverted`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 from typing import Literal
@@ -53,16 +53,9 @@ __all__ = ["Backward"]
 
 Scale = Literal["n**-0.5", "1/n"]
 Slots = tuple[Affine, ...]
+Handed = tuple[Slots, Expr]  # what a statement hands to one reference: at its slots, in the statement's indices
 SCORE: Scale = "n**-0.5"
 AVERAGE: Scale = "1/n"
-
-
-@dataclass(frozen=True)
-class _Handed:
-    """What a statement hands to one reference: at its slots, an expression in the statement's indices."""
-
-    slots: Slots
-    value: Expr
 
 
 class Backward:
@@ -82,7 +75,7 @@ class Backward:
         self.names = {*netsor.taken, "n"}
         self.padded: dict[str, dict[int, str]] = {}  # slots of families that are read beyond their ranges, and how
         self.softmaxes: dict[str, tuple[tuple[str, ...], Reduction]] = {}
-        self.readings: dict[tuple[str, str], list[_Handed]] = {}
+        self.readings: dict[tuple[str, str], list[Handed]] = {}
         self.active = self._active()
         self.scales = self._scales()
         self.gradients = self._gradients()
@@ -287,7 +280,7 @@ class Backward:
 
     def _read(self, reference: Variable, scale: str, value: Expr) -> None:
         if value != Number(0):
-            self.readings.setdefault((reference.name, scale), []).append(_Handed(reference.slots, value))
+            self.readings.setdefault((reference.name, scale), []).append((reference.slots, value))
 
     def _named_softmaxes(self, expr: Expr, name: str) -> Expr:
         """The expression with a family in the place of each softmax through which a gradient goes."""
@@ -424,18 +417,18 @@ class Backward:
             names = {index: index for slot in slots for index in slot.indices}
             self.body.append(Nonlin(target, self.settled(found, names), width))
 
-    def _inverted(self, name: str, reading: _Handed, target: Slots) -> Expr:
+    def _inverted(self, name: str, reading: Handed, target: Slots) -> Expr:
         """What a reading hands to the members `target`: its value summed over all indices at which it reads them.
 
         Each slot is solved for one of the reading's indices; what cannot be solved stays as a condition.
         """
         ranges = self.ranges()
-        family = self.families[name]
+        (read, value), family = reading, self.families[name]
         solved: dict[str, Affine] = {}
         conditions: list[Expr] = []
         wrapped: set[str] = set()
         beyond: dict[str, Affine] = {}
-        for form, wanted, rule, span in zip(reading.slots, target, family.boundaries, family.ranges, strict=True):
+        for form, wanted, rule, span in zip(read, target, family.boundaries, family.ranges, strict=True):
             low, high = form.bounds(ranges)
             first, last = wanted.bounds(ranges)
             around = rule == "wrap" and (low < span[0] or high >= span[1])
@@ -447,7 +440,7 @@ class Backward:
                 free = [
                     index
                     for index in free
-                    if self.own[index] == span and sum(index in form.indices for form in reading.slots) == 1
+                    if self.own[index] == span and sum(index in form.indices for form in read) == 1
                 ]
             if free:
                 index = max(free, key=lambda index: self.own[index][1] - self.own[index][0])
@@ -460,13 +453,12 @@ class Backward:
                 shifts = range((low - last) // size, (high - first) // size + 1) if around else range(1)
                 reads = form.at(solved)
                 conditions.append(_joined("logical_or", [_equal(reads, wanted + k * size) for k in shifts]))
-        value = reading.value
         for index, form in solved.items():
             low, high = form.bounds(ranges)
             if low < self.own[index][0] or high >= self.own[index][1]:
                 beyond[index] = form
         if beyond and not self._reads_beyond(value, beyond, solved, wrapped):
-            occurring = dict.fromkeys([*free_indices(value), *(i for f in reading.slots for i in f.indices)])
+            occurring = dict.fromkeys([*free_indices(value), *(i for f in read for i in f.indices)])
             # a family with this value over all the indices can be read beyond their ranges
             over, vector = [index for index in occurring if index in self.own], self.vector(value)
             found, given = self._added(f"part_{name}", over, vector, self._width(value) if vector else "")
@@ -475,7 +467,7 @@ class Backward:
             assert self._reads_beyond(value, beyond, solved, wrapped)
         rest_of = [
             index
-            for index in dict.fromkeys([*free_indices(value), *(i for form in reading.slots for i in form.indices)])
+            for index in dict.fromkeys([*free_indices(value), *(i for form in read for i in form.indices)])
             if index in self.own and index not in solved
         ]
         value = substitute(value, solved)

@@ -211,7 +211,8 @@ def _limit(study: Study, program: Any, added: Averages, told: Progress) -> None:
         told.note(f"there is no limit of {name} to compare with: {reference.failed[name]}")
     if not added.psi:
         return
-    _note_averages(added, told)
+    asked = "bounded and pseudo-Lipschitz" if added.original.scores else "controlled"
+    told.note(f"averages: the theorem is about psi that is {asked}, which is not checked")
     try:
         reference.averages(added.psi, study.settings.samples)
     except TensorprogError as error:
@@ -221,27 +222,6 @@ def _limit(study: Study, program: Any, added: Averages, told: Progress) -> None:
 def _refused(study: Study, error: Exception, told: Progress) -> None:
     study.refusal = error
     told.note(f"there is no limit to compare with: {study.reason}")
-
-
-def _note_averages(added: Averages, told: Progress) -> None:
-    """Say where psi is not certified to be as the theorem asks, and where its limit cannot be had.
-
-    With scores that is Theorem 1 of Sakai et al. 2025, without them Theorem 5.4 of Yang 2019.
-    """
-    from tensorprog.check.facts import PROPERTIES, Calculus
-
-    netsor, calculus = added.netsor, Calculus(added.netsor)
-    asked = ("bounded", "pseudo-Lipschitz") if added.original.scores else ("controlled",)
-    for target, family in zip(added.psi, added.families.values(), strict=True):
-        dot = netsor.body[netsor.families[family].statements[0]]
-        facts = calculus.statements[netsor.families[dot.inputs[0].name].statements[0]]
-        known = {"bounded": facts.bounded} | {name: holds(facts) for name, holds in PROPERTIES.items()}
-        missing = [name for name in asked if not known[name]]
-        if missing:
-            told.note(
-                f"average {target}: the theorem takes psi that is {' and '.join(asked)}; {added.psi[target]} cannot be "
-                f"shown to be {' or '.join(missing)}"
-            )
 
 
 # ---- networks --------------------------------------------------------------------------------------------------------

@@ -47,14 +47,14 @@ from tensorprog.language.errors import (
     need_package,
 )
 from tensorprog.language.files import locked, read_json, whole, write_text, writing
-from tensorprog.language.formats import BRACKETS, label, members, name_of, one_or_several, split
+from tensorprog.language.formats import label, members, name_of, one_or_several, split
 from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import program_text
 from tensorprog.language.writing import pack
 from tensorprog.program import Program, netsor_of
-from tensorprog.results.comparison import HEADINGS, Comparison, Row, compare
+from tensorprog.results.comparison import HEADINGS, Comparison, Row, compare, table_of_widths
 from tensorprog.results.conditional import with_conditional
-from tensorprog.results.rates import Rate, rate
+from tensorprog.results.rates import rate
 from tensorprog.results.reference import Reference
 from tensorprog.show import plots
 from tensorprog.version import __version__, libraries
@@ -64,8 +64,8 @@ __all__ = ["no_limit", "sweep", "tables"]
 MAX_WIDTH, MAX_INT32 = 10**7, 2**31 - 1  # the latter: the largest whole number that netCDF 3 holds
 AXES = ("width", "repeat", "variable")
 NUMBERS = tuple(field.name for field in fields(Row) if field.type in ("int", "float"))  # of a cell
-DISTANCES = ("kl_precise", "kl", "ks")  # in tables
-RATED = DISTANCES[0]  # which has no noise floor
+TOLD = ("variance", "kurtosis", "kl_precise", "kl", "ks")  # in tables
+RATED = "kl_precise"  # which has no noise floor
 
 
 def sweep(
@@ -289,7 +289,7 @@ def _means(found: Any, choice: Choice) -> list[Comparison]:
     """A comparison for each width, whose rows are means over the repeats; nan for what a mean does not say."""
     at, repeats = found.sel(choice), found.sizes["repeat"]
     mean = at.mean("repeat", skipna=False)
-    mean = mean.assign({name: at[name].sum("repeat", skipna=False) for name in ("samples", "effective")})
+    mean = mean.assign(samples=at["samples"].sum("repeat", skipna=False))
     if repeats > 1:
         spread = at[[name for name in at if f"{name}_se" in at]].std("repeat", ddof=1, skipna=False)
         mean = mean.assign({f"{name}_se": value / math.sqrt(repeats) for name, value in spread.items()})
@@ -303,33 +303,27 @@ def _means(found: Any, choice: Choice) -> list[Comparison]:
     return comparisons
 
 
-def _rate(found: Any, choice: Choice, variable: str) -> Rate | str | None:
+def _rate(found: Any, choice: Choice, variable: str) -> list[str]:
     """The rate of the precise divergence, or why there is none, where widths are compared by it."""
     if found.sizes["width"] < 2 or not np.isfinite(found[RATED].sel(choice | {"variable": variable})).any():
-        return None
+        return []
     try:
-        return rate(found, RATED, variable, **choice)
+        return [f"{HEADINGS[RATED]} falls as {rate(found, RATED, variable, **choice)}"]
     except ProgramError as error:  # too few widths, or they are within noise
-        return str(error)
+        return [f"{HEADINGS[RATED]}: {error}"]
 
 
 def tables(found: Any) -> Iterator[Grid]:
     """A table for each choice of constants and each variable, the limit last if there is one, rates below."""
-    note, repeats = f"{int(found.attrs['samples']):,} networks; {BRACKETS}", found.sizes["repeat"]
-    note = f"means over {repeats} repeats of {note}" if repeats > 1 else note
+    repeats = found.sizes["repeat"]
+    said_of = f"; {f'means over {repeats} repeats of ' if repeats > 1 else ''}{int(found.attrs['samples']):,} networks"
     for choice in choices_of(found, AXES):
         comparisons, refused = _means(found, choice), no_limit(found).get(said(choice))
         for variable in found["variable"].values.tolist():
-            rows = [comparison[variable] for comparison in comparisons]
-            distances = [name for name in DISTANCES if any(math.isfinite(getattr(row, name)) for row in rows)]
-            names, fall = ["variance", "kurtosis", *distances], _rate(found, choice, variable)
-            cells = [(str(c.width), *row.cells(names)) for c, row in zip(comparisons, rows, strict=True)]
-            marked = (len(cells),) if math.isfinite(rows[0].limit_variance) else ()
-            cells += [("limit", *rows[0].limit_cells(names))] if marked else []
-            notes = [note, *([f"no limit: {refused}"] if refused else [])]
-            notes += [f"{HEADINGS[RATED]}{': ' if isinstance(fall, str) else ' falls as '}{fall}"] if fall else []
             title = ", ".join(filter(None, (f"{found.attrs['program_name']}: {variable}", said(choice))))
-            yield Grid(title, ("n", *(HEADINGS[name] for name in names)), tuple(cells), "\n".join(notes), marked)
+            against = "limit" if math.isfinite(comparisons[0][variable].limit_variance) else ""
+            further = [said_of, *([f"no limit: {refused}"] if refused else []), *_rate(found, choice, variable)]
+            yield table_of_widths(title, comparisons, [variable], against, TOLD, further="\n".join(further))
 
 
 def _write(found: Any, out: Path) -> None:

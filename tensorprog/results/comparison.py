@@ -35,7 +35,7 @@ from tensorprog.language.formats import (
 from tensorprog.language.ir import Netsor
 from tensorprog.language.samples import column, is_samples, samples_of
 from tensorprog.results.conditional import gaussians
-from tensorprog.results.distances import Number, distances, effective_size, kolmogorov, moments, tied
+from tensorprog.results.distances import Number, distances, kolmogorov, moments, tied
 from tensorprog.results.reference import LawCurve, Reference
 
 __all__ = ["AVERAGED", "HEADINGS", "Comparison", "Row", "compare", "table_of_widths", "z_score"]
@@ -62,13 +62,11 @@ _NAN = float("nan")
 class Row:
     """One variable: its statistics, those of the reference, and the distances; nan where a number does not exist.
 
-    `samples` counts networks; `effective` independent draws, between samples and samples * coordinates.  Averages
-    (1/n) sum_a psi stand beside draws of E[psi | p-ring], and have no KL.
+    `samples` counts networks.  Averages (1/n) sum_a psi stand beside draws of E[psi | p-ring], and have no KL.
     """
 
     variable: str
     samples: int
-    effective: float
     mean: float
     mean_se: float
     variance: float
@@ -117,7 +115,7 @@ class Row:
 class Comparison(Printed):
     """Samples against a law (or other samples), one row per variable, and one per average in `averages`.
 
-    Coordinates of one network are pooled; every error counts networks as the independent unit (see `effective_size`).
+    Moments pool the coordinates of each network, and their errors count networks; distances take the first coordinate.
     """
 
     rows: tuple[Row, ...]
@@ -202,8 +200,8 @@ def compare(samples: Any, law: Any, variables: str | Iterable[str] | None = None
 
     `variables` are members ("y[0]") or families ("y") or averages ("m"); by default the outputs, of large families the
     first 64 members, and all averages that the samples have.
-    Without a law (None) only the moments are there.  With several coordinates per network all of them are pooled, and
-    every error, p-value and floor allows for their dependence.
+    Without a law (None) only the moments are there.  With several coordinates per network moments are those of all of
+    them, with errors that allow for their dependence, and distances those of the first.
 
     Accuracy  standard errors by the delta method (moments, KS) and a bootstrap (KL); p-values for a
               reference known exactly.  `kl_precise`: samples drawn with `conditional=True`,
@@ -249,8 +247,8 @@ def _average_rows(samples: Any, against: Any, name: str) -> Iterator[Row]:
         target, found = dict[str, Number](), dict[str, Any]()
         if other is not None:
             y = np.asarray(other[(slice(None), *place)], dtype=np.float64)
-            target, found = moments(y[:, None]), kolmogorov(x, y, len(x), len(y))
-        yield Row(label(name, member), len(x), float(len(x)), **_statistics(moments(x[:, None]), target), **found)
+            target, found = moments(y[:, None]), kolmogorov(x, y)
+        yield Row(label(name, member), len(x), **_statistics(moments(x[:, None]), target), **found)
 
 
 def _statistics(own: Mapping[str, Number], target: Mapping[str, Number]) -> dict[str, Any]:
@@ -272,19 +270,19 @@ def z_score(own: Number, target: Number) -> float:
 
 def _row(samples: Any, against: Any, name: str, position: int, variable: str, rng: np.random.Generator) -> Row:
     values = column(samples, name, position)
-    own, size = moments(values), effective_size(values)
+    own, x = moments(values), values[:, 0]
     given = name in samples.conditional and samples.samples > 1
     if given:  # the law N(m, V) of every network says it with far less noise than y
         better = moments(*gaussians(samples, name, position))
         own |= {key: better[key] for key in ("variance", "kurtosis") if better["variance"][0] > 0}
     target: dict[str, Number] = {}
     other: LawCurve | Array | None = None
-    other_size, method, precise = math.inf, "kde", (_NAN, _NAN)
+    method, precise = "kde", (_NAN, _NAN)
     if isinstance(against, Reference):
         with suppress(NotCompiledError, MemoryLimitError):  # the law has no such numbers
             target = against.numbers(name, position)
         if target:
-            curve = None if tied(values) else against.curve(variable, float(values.min()), float(values.max()))
+            curve = None if tied(x) else against.curve(variable, float(x.min()), float(x.max()))
             other = curve if curve is not None and curve.distribution is not None else None
         if target and given:
             from tensorprog.results.divergence import kl  # which loads the limit
@@ -293,12 +291,11 @@ def _row(samples: Any, against: Any, name: str, position: int, variable: str, rn
                 precise = kl(samples, against, variable)
         if target and other is None and target["variance"][0] > 0:
             # no density, or not only one: draw as many from the law and smooth both, as the paper does
-            draws = against.law.sample(min(values.size, 200_000), seed=1, keep=(name,))
-            other, method = column(draws, name, position), "kde of both"
-            other_size = float(len(other))
+            draws = against.law.sample(min(len(x), 200_000), seed=1, keep=(name,))
+            other, method = column(draws, name, position)[:, 0], "kde of both"
     elif against is not None:
-        other, method = column(against, name, position), "kde of both"
-        target, other_size = moments(other), effective_size(other)
-    found = distances(values, other, size, other_size, rng) if other is not None and values.size > 1 else {}
-    return Row(variable, len(values), size, **_statistics(own, target), **found, kl_method=method,
+        others = column(against, name, position)
+        target, other, method = moments(others), others[:, 0], "kde of both"
+    found = distances(x, other, rng) if other is not None and len(x) > 1 else {}
+    return Row(variable, len(x), **_statistics(own, target), **found, kl_method=method,
                kl_precise=precise[0], kl_precise_se=precise[1])  # fmt: skip

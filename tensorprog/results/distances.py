@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tensorprog.results.reference import LawCurve
 
-__all__ = ["binned_kde", "distances", "effective_size", "kernel_kl", "kolmogorov", "moments", "tied"]
+__all__ = ["binned_kde", "distances", "kernel_kl", "kolmogorov", "moments", "tied"]
 
 Array = NDArray[Any]
 Number = tuple[float, float]
@@ -67,24 +67,6 @@ def moments(values: Array, variances: Array | None = None) -> dict[str, Number]:
 def tied(values: Array) -> bool:
     """Whether values repeat, as those of relu do at 0: the law has atoms, and a density does not describe it."""
     return bool((np.diff(np.sort(values, axis=None)) == 0).mean() > 1e-3) if values.size > 1 else False
-
-
-def effective_size(values: Array) -> float:
-    """Number of independent draws that say as much about the distribution function as these do.
-
-    Shapes    (samples, coordinates) -> between samples and samples * coordinates
-    Accuracy  the worst design effect of nine indicator functions, those of the deciles
-    """
-    count, coordinates = values.shape
-    if coordinates == 1 or count < 2:
-        return float(count)
-    effect = 1.0
-    for level in np.quantile(values, np.arange(1, 10) / 10):
-        inside = values <= level
-        share = inside.mean()
-        if 0 < share < 1:
-            effect = max(effect, inside.mean(axis=1).var(ddof=1) * coordinates / (share * (1 - share)))
-    return float(count * coordinates / min(effect, coordinates))
 
 
 def _bandwidth(x: Array) -> float:
@@ -147,11 +129,8 @@ def kernel_kl(x: Array, y: Array, low: float, high: float) -> float:
     return float(_kl(binned_kde(x, low, high), binned_kde(y, low, high)))
 
 
-def kolmogorov(x: Array, y: LawCurve | Array, size: float, other_size: float = math.inf) -> dict[str, float]:
-    """KS distance of draws to a law or to other draws, its error, p-value and floor; none where there is one value.
-
-    `size` and `other_size` count independent draws, see `effective_size`.
-    """
+def kolmogorov(x: Array, y: LawCurve | Array) -> dict[str, float]:
+    """KS distance of draws to a law or to other draws, its error, p-value and floor; none where there is one value."""
     from scipy.special import kolmogorov as survival
 
     if len(x) < 2 or not np.ptp(x) > 0 or not (isinstance(y, LawCurve) or np.ptp(y) > 0):
@@ -164,7 +143,7 @@ def kolmogorov(x: Array, y: LawCurve | Array, size: float, other_size: float = m
         gaps = np.maximum(below - other, other - before)
     else:
         gaps = np.abs(below - np.searchsorted(np.sort(y), at, "right") / len(y))
-    joint = size if math.isinf(other_size) else size * other_size / (size + other_size)
+    joint = len(x) if isinstance(y, LawCurve) else len(x) * len(y) / (len(x) + len(y))
     place, root = int(gaps.argmax()), math.sqrt(joint)
     found, level = float(gaps[place]), float(below[place])
     return {
@@ -175,18 +154,15 @@ def kolmogorov(x: Array, y: LawCurve | Array, size: float, other_size: float = m
     }
 
 
-def distances(
-    values: Array, other: LawCurve | Array, size: float, other_size: float, rng: np.random.Generator
-) -> dict[str, float]:
-    """KS distance and kernel estimate of KL of one variable, with errors and floors.
+def distances(x: Array, y: LawCurve | Array, rng: np.random.Generator) -> dict[str, float]:
+    """KS distance and kernel estimate of KL of independent draws to a law or to other draws, with errors and floors.
 
-    Shapes    values (samples, coordinates); other: a curve, or draws (any shape)
+    Shapes    x (samples,); y: a curve, or (samples,)
     """
-    x, y = values.ravel(), other if isinstance(other, LawCurve) else other.ravel()
-    result = kolmogorov(x, y, size, math.inf if isinstance(y, LawCurve) else other_size)
+    result = kolmogorov(x, y)
     if not result:
         return {}
-    draws, bandwidth = max(2, round(size)), _bandwidth(x)
+    draws, bandwidth = len(x), _bandwidth(x)
     if isinstance(y, LawCurve):
         at = y.cdf(y.grid)
         typical = y.grid[(at > 1 / len(x)) & (at < 1 - 1 / len(x))]  # of the extremes of so many draws
@@ -205,7 +181,7 @@ def distances(
     def estimate(counts: Array, bandwidth: float) -> Array:
         return _smoothed(counts, nodes, bandwidth)[..., ::every]
 
-    # bootstrap over (effectively independent) draws, on the bins
+    # bootstrap over draws, on the bins
     replicas = _multinomial(rng, draws, counts, REPLICATES)
     # the noise floor: the same estimator on samples of the reference itself
     fresh = _multinomial(rng, draws, chances, FLOOR_REPLICATES)
@@ -213,7 +189,7 @@ def distances(
         shares = fresh.sum(axis=0) / fresh.sum()
         floor = _kl(estimate(fresh, math.sqrt(shares @ (nodes - shares @ nodes) ** 2) * draws ** (-0.2)), q)
     else:
-        again = _multinomial(rng, max(2, round(other_size)), chances, FLOOR_REPLICATES)
+        again = _multinomial(rng, len(y), chances, FLOOR_REPLICATES)
         floor = _kl(estimate(fresh, bandwidth), estimate(again, bandwidth_y))
     return result | {
         "kl": float(_kl(estimate(counts, bandwidth), q)),

@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import re
 import textwrap
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -60,67 +59,28 @@ ROLES = {name: KINDS[name] for name in ("initial", "weight")} | {
 }
 
 
-@dataclass(frozen=True)
-class Box:
-    """A node: its kind, or of a check its roles, the first of which decides how it looks; `fault`: on the path."""
-
-    sorts: tuple[str, ...]
-    lines: tuple[str, ...]
-    fault: bool
-    style: Style
-
-
-@dataclass(frozen=True)
-class Marked:
-    """What is drawn: boxes by node, edges with what is read and whether they are on the path, and what is said.
-
-    The path joins nodes at fault and those between, or without faults those of the remarks; its `colour` tells which.
-    The first caption is the title: the name, of a check also the grade.  A line for each finding follows, faults first.
+def _findings(report: Any) -> tuple[list[str], dict[str, str], set[str], str]:
+    """What is said of a check below its title, the numbers of findings by node, the nodes of the path that joins those
+    at fault, or else those of remarks, and the colour of that path.
     """
-
-    boxes: Mapping[str, Box]
-    edges: tuple[tuple[str, str, str, bool], ...]
-    captions: tuple[str, ...]
-    colour: str
-
-    @property
-    def legend(self) -> dict[str, Style]:
-        """The styles of all kinds, or roles, that there are."""
-        shown = {sort for box in self.boxes.values() for sort in box.sorts}
-        judged = any(shown - KINDS.keys())
-        return {sort: style for sort, style in (ROLES if judged else KINDS).items() if sort in shown}
-
-
-def marked(graph: Any, report: Any) -> Marked:
-    """A graph with the marks of a report, if there is one: faults and remarks are numbered."""
-    findings = report.findings if report is not None else ()
-    failing = [finding for finding in findings if finding.verdict in ("fails", "unknown")]
-    remarks = [finding for finding in findings if finding.verdict == "remark"]
-    captions, numbers = [str(graph.graph.get("name", ""))], defaultdict[str, str](str)
-    if report is not None:
-        captions[0] += f" - {report.grade}"
-        if report.claims:
-            captions[0] += f": {', '.join(f'{claim.name} ({claim.standing})' for claim in report.claims)}"
-        if report.consequence:
-            captions[0] += f": {report.consequence}" + (f" like {report.rate}" if report.rate else "")
-        captions += map(str, report.claims)
-        captions += [f"{rewrite.kind}, line {rewrite.line}: {rewrite.text}" for rewrite in report.rewrites]
-    for number, finding in enumerate([*failing, *remarks], 1):
+    remarks, numbers = [finding for finding in report.findings if finding.verdict == "remark"], dict[str, str]()
+    said = [str(claim) for claim in report.claims]
+    said += [f"{rewrite.kind}, line {rewrite.line}: {rewrite.text}" for rewrite in report.rewrites]
+    for number, finding in enumerate([*report.failing, *remarks], 1):
         for node in finding.where.split(", "):
-            numbers[node] += f"({number}) "
+            numbers[node] = f"{numbers.get(node, '')}({number}) "
         place = f", line {finding.line}" if finding.line else ""
         sentence = re.split(r"(?<!e\.g)(?<!i\.e)[.;] ", finding.message, maxsplit=1)[0]
-        captions.append(f"({number}) {finding.rule}{place}: {sentence}")
-    path = {node for finding in failing or remarks for node in finding.nodes}
-    boxes = {}
-    for node, data in graph.nodes(data=True):
-        sorts = (data["kind"],) if report is None else tuple(data["roles"])
-        above = () if report is None else (numbers[node] + ", ".join(sorts),)
-        style = (KINDS if report is None else ROLES)[sorts[0]]
-        boxes[node] = Box(sorts, tuple(map(_clean, (*above, data["text"]))), node in path, style)
-    # what a statement reads of itself, in an earlier round, is no part of the path
-    edges = tuple((u, v, role, u != v and {u, v} <= path) for u, v, role in graph.edges(data="role"))
-    return Marked(boxes, edges, tuple(map(_clean, captions)), BLAME if failing else REMARK)
+        said.append(f"({number}) {finding.rule}{place}: {sentence}")
+    path = {node for finding in report.failing or remarks for node in finding.nodes}
+    return said, numbers, path, BLAME if report.failing else REMARK
+
+
+def _title(name: str, report: Any) -> str:
+    """The name of a program, with the grade, what it rests on, and what happens instead of a limit."""
+    claims = ", ".join(f"{claim.name} ({claim.standing})" for claim in report.claims)
+    follows = report.consequence and report.consequence + (f" like {report.rate}" if report.rate else "")
+    return ": ".join(filter(None, (f"{name} - {report.grade}", claims, follows)))
 
 
 def _clean(text: object) -> str:
@@ -142,18 +102,27 @@ def to_svg(graph: Any, report: Any = None) -> str:
     from matplotlib.figure import Figure
     from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
 
-    drawn = marked(graph, report)
-    labels = {node: [part for line in box.lines for part in _wrapped(line, WRAP)] for node, box in drawn.boxes.items()}
+    looks, title = KINDS, str(graph.graph.get("name", ""))
+    sorts: dict[str, Sequence[str]] = {node: (kind,) for node, kind in graph.nodes(data="kind")}
+    said, numbers, path, colour = [], {}, set(), BLAME
+    if report is not None:
+        looks, title, sorts = ROLES, _title(title, report), dict(graph.nodes(data="roles"))
+        said, numbers, path, colour = _findings(report)
+    labels = dict[str, list[str]]()
+    for node, text in graph.nodes(data="text"):
+        above = () if report is None else (numbers.get(node, "") + ", ".join(sorts[node]),)
+        labels[node] = [part for line in (*above, text) for part in _wrapped(_clean(line), WRAP)]
     sizes = {node: (CHARACTER * max(map(len, own)) + 2 * PAD, LINE * len(own) + PAD) for node, own in labels.items()}
     places, width, height = _layout(graph, sizes)
-    columns = int(width / CHARACTER)
-    title, *below = ("\n".join(_wrapped(text, columns)) for text in drawn.captions)
+    columns = int((width - 2 * PAD) / CHARACTER)
+    title, *below = ("\n".join(_wrapped(_clean(text), columns)) for text in (title, *said))
+    seen = {sort for own in sorts.values() for sort in own}
     entries: list[Any] = [
         Patch(
             facecolor=style.fill, edgecolor=style.border, linewidth=style.thick, linestyle=_line(style.dashed),
             label=style.label if report is None or name in style.label else f"{name}: {style.label}",
         )
-        for name, style in drawn.legend.items()
+        for name, style in looks.items() if name in seen
     ]  # fmt: skip
     beside = max(1, columns // (6 + max((len(entry.get_label()) for entry in entries), default=0)))
     head, foot = LINE * (2 - -len(entries) // beside), LINE * (1 + len("\n".join(below).split("\n")))
@@ -162,22 +131,25 @@ def to_svg(graph: Any, report: Any = None) -> str:
     ax.set(xlim=(0, width), ylim=(height + foot, -head))
     ax.axis("off")
     patches: dict[str, Any] = {}
-    for node, box in drawn.boxes.items():
-        (x, y), (w, h), style = places[node], sizes[node], box.style
+    for node, own in sorts.items():
+        (x, y), (w, h), style, blamed = places[node], sizes[node], looks[own[0]], node in path
         patches[node] = ax.add_patch(
             FancyBboxPatch(
                 (x - w / 2, y - h / 2), w, h, boxstyle="round,pad=0,rounding_size=5", facecolor=style.fill,
-                edgecolor=drawn.colour if box.fault else style.border, linewidth=2.5 if box.fault else style.thick,
-                linestyle=_line(style.dashed and not box.fault), zorder=3,
+                edgecolor=colour if blamed else style.border, linewidth=2.5 if blamed else style.thick,
+                linestyle=_line(style.dashed and not blamed), zorder=3,
             )
         )  # fmt: skip
         ax.text(x, y, plain("\n".join(labels[node])), ha="center", va="center", color=style.ink, zorder=4, **LETTERS)
-    for u, v, role, blamed in drawn.edges:
+    for u, v, role in graph.edges(data="role"):
+        if u == v:  # of an earlier round
+            continue
+        blamed = {u, v} <= path
         bend = 0.5 if places[u][1] >= places[v][1] else 0.05 if role in ("weight", "left") else -0.05
         ax.add_patch(
             FancyArrowPatch(
                 places[u], places[v], patchA=patches[u], patchB=patches[v], shrinkA=0, shrinkB=0, arrowstyle="-|>",
-                connectionstyle=f"arc3,rad={bend}", mutation_scale=9, color=drawn.colour if blamed else GREY,
+                connectionstyle=f"arc3,rad={bend}", mutation_scale=9, color=colour if blamed else GREY,
                 linewidth=2.2 if blamed else 0.9, linestyle=_line(role == "weight"), zorder=2 if blamed else 1,
             )
         )  # fmt: skip

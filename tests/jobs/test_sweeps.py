@@ -199,7 +199,7 @@ def test_the_command_prints_an_object_or_tables(tp: Tp) -> None:
     code, out, err = tp(*words)
     assert (code, err) == (0, "cells of the sweep\n")
     assert "small: y[0], c=1" in out
-    assert out.count("\nlimit") == 2
+    assert out.count(" limit ") == 2
     assert "means over 3 repeats of 1,000 networks" in out
     assert "precise KL falls as n^-" in out
     assert tp("sweep", "small.yaml", "--quiet", "--repeats", "1", "--width", "8") == (0, "", "")
