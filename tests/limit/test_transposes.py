@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import tensorprog as tp
+from tensorprog.language.ir import MatMul
 from tests.finite.test_transposes import FAMILY as VECTORS
 from tests.reading import loads
 
@@ -117,6 +118,31 @@ def test_behind_a_score_there_are_onsager_terms_too() -> None:
     assert abs(drawn.mean() - value) < BEYOND * drawn.std() / 2000**0.5 + error + 4 / 256 * value
 
 
+ACROSS = """
+program: across
+indices: {i: 3, j: 2, h: 2}
+widths: {d: n/2}
+initial:
+  x[i]: {cov: 0.5**abs(i-i_)}
+  y[j]: {cov: 1, width: d}
+weights:
+  Q[h]: {variance: 1.5, shape: [d, n]}
+  K[h]: {variance: 2, shape: [d, n]}
+  V: 1
+  U: {variance: 1, shape: [d, d]}
+body:
+  - q[h,i] = MatMul(Q[h], x[i])
+  - k[h,i] = MatMul(K[h], x[i])
+  - p[h,i] = Dot(q[h,i], k[h,0])
+  - u[i] = MatMul(V, x[i])
+  - w[j] = MatMul(U, y[j])
+  - g[h,j] = MatMul(Q[h].T, w[j])
+  - s[h,i,j] = Dot(u[i], g[h,j])
+  - o = Nonlin(sum[h,i,j](tanh(p[h,i])*s[h,i,j]))
+outputs: [o, s]
+"""
+
+
 def test_averages_and_covariances_beside_scores_have_the_onsager_terms() -> None:
     head = "program: both\ninitial:\n  x: {cov: 1}\nweights:\n  W: 1\n  Q: 1\n  K: 1\nbody:\n  - u = MatMul(W, x)\n"
     body = "  - h = Nonlin(tanh(u))\n  - r = MatMul(W.T, h)\n  - q = MatMul(Q, x)\n  - k = MatMul(K, x)\n"
@@ -125,6 +151,48 @@ def test_averages_and_covariances_beside_scores_have_the_onsager_terms() -> None
     expected = average(slope, 1.0) / 2  # sigmoid(p) is 1/2 in the mean
     for value, error in (law.mean("l", with_error=True), law.cov("y", "x", with_error=True)):
         assert abs(value - expected) < error < 1e-3
+
+
+def test_scores_that_are_one_number_have_one_covariance() -> None:
+    text = "program: one\ninitial:\n  x: {cov: 1}\nweights:\n  Q: 1\n  K: 1\nbody:\n  - q = MatMul(Q, x)\n"
+    text += "  - k = MatMul(K, x)\n  - r = MatMul(Q.T, k)\n  - p = Dot(q, k)\n  - s = Dot(x, r)\noutputs: [p, s]\n"
+    value, error = program(text).limit().cov("p", "s", with_error=True)
+    assert abs(value - 1) < error < 1e-3
+
+
+def test_matrices_that_are_not_square_move_across_scores() -> None:
+    """The second moments of eight coordinates stay as they are."""
+    P = program(ACROSS)
+    moved = P.rewritten()
+    assert not any(isinstance(s, MatMul) and s.transposed for s in moved.netsor.body)
+    squares = [np.asarray(Q.run(8, 20_000, seed=seed)["o"]) ** 2 for seed, Q in enumerate((P, moved))]
+    spread = np.hypot(squares[0].std(), squares[1].std()) / 20_000**0.5
+    assert abs(squares[0].mean() - squares[1].mean()) < BEYOND * spread
+    value, error = P.limit().var("s[0,0,0]", with_error=True)
+    assert abs(value - 0.75) < error < 1e-3
+
+
+def test_gradients_behind_two_layers_of_scores() -> None:
+    """The scores of one layer come back in the gradients of the other: simulations of three Gaussian matrices."""
+    P = tp.Program("two", constants={"b": 64})
+    i, j = P.index("i", 2), P.index("j", 2)
+    z = P.initial("x[i]")
+    for layer in "12":
+        q, k, v = (P.weight(f"{name}{layer}", variance) for name, variance in (("Q", P.b), ("K", 1), ("V", 1)))
+        made = [P.matmul(f"{name}{layer}[{index}]", weight, z[at])
+                for name, index, weight, at in (("q", "i", q, i), ("k", "j", k, j), ("v", "j", v, j))]  # fmt: skip
+        p = P.dot(f"p{layer}[i,j]", made[0][i], made[1][j])
+        z = P.nonlin(f"z{layer}[i]", tp.sum[j](tp.softmax[j](p[i, j]) * made[2][j]))
+    P.outputs(z)
+    text = tp.backward(P).to_yaml().split("outputs:")[0]
+    text += "  - m[j] = Dot(grad_x[j], grad_x[j], scale=1/n)\n  - g = Nonlin(log(1 + mean[j](m[j])))\n"
+    B = program(text + "  - s = Nonlin(log(1 + 10*mean[i,j](grad_p1[i,j]**2)))\noutputs: [s, g]\n")
+    assert B.check().grade == "extension"
+    law = B.limit()
+    for name, expected, known in (("s", 0.0812, 0.0003), ("g", 1.1689, 0.0009)):
+        value, error = law.mean(name, with_error=True)
+        assert abs(float(value) - expected) < float(error) + BEYOND * known, name
+        assert float(error) < 6e-3
 
 
 def test_message_passing_is_one_recurrence() -> None:

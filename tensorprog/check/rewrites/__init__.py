@@ -4,7 +4,7 @@
     scores      biases: initial vectors in scores as MatMuls of the constant vector 1; ratios: scores of which only
                 ratios are read, in which their scale cancels, as averages
     linear      expand: (c u + d v).k = c (u.k) + d (v.k); move: W (sum_j a_j v_j) = sum_j a_j W v_j behind scores;
-                inline: a Nonlin of Nonlins as one
+                across: u.(W^T k) = (W u).k where scores depend on W as well; inline: a Nonlin of Nonlins as one
     editor      the program as it is edited
 
 Each rewrite is a function of an `Editor`: it edits the program wherever it can, and yields what it did.  Statements
@@ -24,8 +24,9 @@ from functools import partial
 from tensorprog.check.graph import Structure
 from tensorprog.check.rewrites.constants import constants
 from tensorprog.check.rewrites.editor import Editor, Rewrite, Stuck
-from tensorprog.check.rewrites.linear import expand, inline, move
+from tensorprog.check.rewrites.linear import across, expand, inline, move
 from tensorprog.check.rewrites.scores import biases, ratios
+from tensorprog.check.signs import beside_transposes
 from tensorprog.language.ir import MatMul, Netsor, Nonlin
 from tensorprog.language.schedule import upstream
 from tensorprog.language.validity import MAX_STATEMENTS
@@ -64,7 +65,7 @@ def normalize(netsor: Netsor, expanded: bool = True, symbols: Collection[str] = 
     """
     found = _chosen(Rewritten(netsor, origin=tuple(str(s.target) for s in netsor.body)), symbols)
     while True:
-        done = _brought(found, expanded)
+        done = _turned(_brought(found, expanded)) if expanded else _brought(found, expanded)
         found = _chosen(done, symbols)
         if found is done:
             return found
@@ -88,6 +89,12 @@ def _brought(found: Rewritten, expanded: bool) -> Rewritten:
     if after.behind_scores or functions & after.score_dependent:  # there is more than one layer of scores all the same
         return found
     return moved if expanded else _run(found, (move,)) or found
+
+
+def _turned(found: Rewritten) -> Rewritten:
+    """The program with weights moved across scores, if transposes beside them are covered then and not before."""
+    moved = _run(found, (*AT_SCORES, across)) if beside_transposes(found.netsor) else None
+    return found if moved is None or beside_transposes(moved.netsor) else moved
 
 
 def _chosen(first: Rewritten, symbols: Collection[str]) -> Rewritten:

@@ -186,13 +186,13 @@ class Editor:
             self._made[key] = self.add(position, make(), origin)
         return self._made[key]
 
-    def image(self, statement: MatMul | Dot, position: int, wanted: str, *read: Expr) -> Variable:
+    def image(self, statement: MatMul | Dot, position: int, wanted: str, *read: Expr, origin: str = "") -> Variable:
         """A product without a left side as the program has it, or new, named as wanted and put before another."""
         known = self._known(statement) if isinstance(statement, MatMul) else None
         if known is not None:
             return known
         key = "image", statement
-        return self.once(key, position, lambda: replace(statement, target=self.family(wanted, *read)))
+        return self.once(key, position, lambda: replace(statement, target=self.family(wanted, *read)), origin)
 
     def _known(self, wanted: MatMul) -> Variable | None:
         """What the program has made by a product already."""

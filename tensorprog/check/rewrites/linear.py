@@ -1,6 +1,7 @@
-"""Scores of sums as sums of scores, weights moved inside sums, Nonlins of Nonlins as one: exact rewrites.
+"""Scores of sums as sums of scores, weights moved across and inside sums, Nonlins of Nonlins as one: exact rewrites.
 
     expand    (c u + d v).k = c (u.k) + d (v.k)          c, d scalars, where an operand needs it
+    across    u.(W^T k) = (W u).k                        where scores depend on W as well
     move      W (sum_j a_j v_j) = sum_j a_j W v_j        a_j scalars, of scores too: weights behind scores
     inline    phi(psi(g)) is one function of g
 
@@ -30,6 +31,7 @@ from tensorprog.language.expr import (
     is_call,
     linear_arguments,
     product_of,
+    reindexed,
     variables,
     with_children,
 )
@@ -50,6 +52,45 @@ def expand(editor: Editor) -> Iterator[Rewrite]:
         expr = next((expr for expr in expanded if expr is not None), None)
         if expr is not None:
             yield editor.becomes("expand", position, expr)
+
+
+def across(editor: Editor) -> Iterator[Rewrite]:
+    """Move weights from one operand of a score to the other, if scores depend on the weight both ways.
+
+    Afterwards they do in the way in which the program multiplies by it first.
+    """
+    structure, netsor = editor.structure, editor.netsor
+    before = structure.ancestors(*structure.scores)
+    first: dict[str, bool] = {}
+    for position in sorted(before):
+        if isinstance(product := netsor.body[position], MatMul):
+            first.setdefault(product.weight.name, product.transposed)
+    turned = [p for p in before if isinstance(s := netsor.body[p], MatMul) and s.transposed != first[s.weight.name]]
+    for o in structure.operands if turned else ():
+        alone = structure.definers(o.dot, o.reference) == (o.definer,) and not editor.beyond(o.reference)
+        if o.definer not in turned or not alone or o.dot in editor.changed:
+            continue
+        dot, product = netsor.body[o.dot], structure.product(o.definer)
+        assert isinstance(dot, Dot)
+        other = dot.right if o.side == "left" else dot.left
+        made = structure.definers(o.dot, other)
+        if not {*made, *structure.ancestors(*made)}.isdisjoint(structure.uses[product.weight.name]):
+            continue  # W u would use W twice
+        pairs = zip(product.target.slots, o.reference.slots, strict=True)
+        values = {own.bare: slot for own, slot in pairs if own.bare}
+        weight, vector = reindexed(product.weight, values), reindexed(product.vector, values)
+        origin = editor.origin[o.dot].partition("[")[0]
+        turn = replace(product, target=Variable(""), weight=weight, vector=other, transposed=first[weight.name])
+        name = f"{origin}_{weight.name}_{other.name}"
+        image = editor.image(turn, o.dot, name, weight, other, origin=editor.origin[o.definer])
+        sides = (vector, image) if o.side == "left" else (image, vector)
+        moved = replace(dot, target=Variable(""), left=sides[0], right=sides[1])
+        score = editor.image(moved, o.dot, f"{origin}_{'_'.join(v.name for v in sides)}", *sides)
+        ratio = netsor.width_of(netsor.families[vector.name].width, 1) / netsor.width_of(
+            netsor.families[other.name].width, 1
+        )
+        scale = Call("sqrt", (Call("divide", (Number(ratio.numerator), Number(ratio.denominator))),))
+        yield editor.becomes("across", o.dot, score if ratio == 1 else Call("multiply", (scale, score)))
 
 
 def move(editor: Editor) -> Iterator[Rewrite]:
