@@ -66,22 +66,16 @@ class Estimate:
 
     __radd__ = __add__
 
-    def __neg__(self) -> Estimate:
-        return Estimate(np.asarray(-self.value), self.error)
-
-    def __sub__(self, other: Estimate | ArrayLike) -> Estimate:
-        o = other if isinstance(other, Estimate) else Estimate.exact(other)
-        return self + (-o)
-
     def __mul__(self, other: Estimate | ArrayLike) -> Estimate:
         o = other if isinstance(other, Estimate) else Estimate.exact(other)
         for one, other in ((self, o), (o, self)):  # multiplying by an exact one is no operation
-            if other.value.size == 1 and np.all(other.value == 1) and not other.error.any():
+            if other.value.size == 1 and other.value.item() == 1 and not other.error.any():
                 return one.reshape(np.broadcast_shapes(one.value.shape, other.value.shape))
         with np.errstate(over="ignore", invalid="ignore"):
             value = np.asarray(self.value * o.value)
             for one, other in ((self, o), (o, self)):  # nor does multiplying by zeros and ones round
-                if other.value.size < one.value.size and not other.error.any() and np.isin(other.value, (0, 1)).all():
+                small = other.value.size < one.value.size and not other.error.any()
+                if small and ((other.value == 0) | (other.value == 1)).all():
                     return Estimate(value, np.asarray(one.error * other.value))
             error = EPS * np.abs(value)
             for one, other in ((self, o), (o, self)):

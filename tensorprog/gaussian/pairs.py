@@ -39,7 +39,7 @@ from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.expectation import cross, without_batch
 from tensorprog.gaussian.fast import COMPILED, passes, threaded
 from tensorprog.gaussian.function import RealFunction
-from tensorprog.gaussian.kernels import Elementary, add_kernel, elementary, kernel, ordinary, values
+from tensorprog.gaussian.kernels import Elementary, add_kernel, elementary, ordinary, values
 from tensorprog.gaussian.series import ENOUGH, LEFT, ORDERS, HermiteSeries, ProductSeries, hermite_series
 from tensorprog.gaussian.series import series as hermite_rule
 from tensorprog.gaussian.steps import ONE, ZERO, KernelSteps, Kind
@@ -97,7 +97,7 @@ class Pairs:
             def largest(start: int) -> float:
                 rows, before = slice(start, start + SIDE), slice(0, start + SIDE)
                 part = tile(rows, before, {}) * scale[before]
-                np.fill_diagonal(part[:, start:], 0.0)
+                np.einsum("ii->i", part[:, start:])[:] = 0.0
                 return float((np.maximum(part.max(axis=1), -part.min(axis=1)) * scale[rows]).max())
 
             return min(max(threaded(largest, range(0, len(size), SIDE)), default=0.0), 1.0)
@@ -315,10 +315,11 @@ class Pairs:
         def add(steps: KernelSteps, cov: int, total: int, number: float) -> int:
             return add_kernel(steps, f, f, var[:, None], var[None], cov, total, number, near)
 
-        one, more = kernel(f, f, var, var, var), var * (1 + STEP)
-        growth = np.abs(values(f, f, more, more, more) - one.value) / STEP
+        both = np.stack((var, var * (1 + STEP)))
+        value, more = values(f, f, both, both, both)
+        growth, rounding = np.abs(more - value) / STEP, EPS * f.rounding(var) ** 2
         return _Map(
-            one.value, one.error, lambda near: values(f, f, var, var, near * var), growth,
+            value, rounding, lambda near: values(f, f, var, var, near * var), growth,
             *f.slopes(var, steep), entries, None if self.growing else add,
         )  # fmt: skip
 

@@ -220,6 +220,8 @@ class Indexed(ABC, Generic[V]):
 
         What is read at equal positions only has the terms and the axes of these positions, and no others.
         """
+        if all(ranges.get(n) == span and (n not in names or names[n].bare == n) for n, span in self.ranges.items()):
+            return type(self)(self.terms, ranges)  # nothing is read elsewhere
         found = []
         for term in self.terms:
             equations = rewrite(term.equations, names, ranges) if term.equations else NOTHING

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
-from tensorprog.gaussian.function import RealFunction
 from tensorprog.gaussian.pairs import Pairs
 from tensorprog.language.errors import NotFiniteError, ProgramError
 from tensorprog.language.evaluate import (
@@ -67,7 +66,6 @@ class Numbers(Recursion[Value, IndexedValues]):
         super().__init__(program, expanded, symbols)
         self.replicates: Range | None = None
         self.initials = initial_laws(self.netsor)
-        self.functions: dict[Expr, RealFunction] = {}  # that read nothing but their variable
         self._whole: set[str] = set()
 
     @abstractmethod

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 from weakref import proxy
 
 from tensorprog.gaussian.several import REPLICATES
@@ -18,7 +19,7 @@ from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Netsor, Nonlin, Range
 from tensorprog.limit.form.definitions import Corrected, reductions
-from tensorprog.limit.form.sums_of_functions import WeightedFunction, position_names
+from tensorprog.limit.form.sums_of_functions import Inner, WeightedFunction, position_names
 from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.moment.indexed import NOTHING, Equations, solve
 from tensorprog.limit.moment.numbers import Numbers
@@ -45,7 +46,9 @@ class NumericRecursion(Numbers):
     ) -> None:  # fmt: skip
         super().__init__(program, expanded, symbols)
         self._held = numbers
-        self.start(Recurrences(self))
+        if "recurrences" not in self.program.known:
+            self.program.known["recurrences"] = Recurrences(self.netsor)
+        self.start(self.program.known["recurrences"].afresh(self))
         self.replicates = (0, REPLICATES) if self.pointed_families else None
 
     def share(self, whole: NumericRecursion) -> None:
@@ -53,13 +56,14 @@ class NumericRecursion(Numbers):
         self.expanded, self.program, self.netsor = whole.expanded, whole.program, whole.netsor
         self.parts, self.random = whole.parts, whole.random
         self.scores, self.summands = whole.scores, whole.summands
-        self.initials, self.functions, self._whole = whole.initials, whole.functions, whole._whole
+        self.initials, self._whole = whole.initials, whole._whole
         self._held = whole._held
 
     def start(self, recurrences: Recurrences) -> None:
         """Nothing is computed yet."""
         self.reset()
         self.recurrences = recurrences
+        self._of_forms: dict[Any, IndexedValues] = {}
         self._points: VectorsAtPoints | None = None
         self._large: dict[tuple[str, str], bool] = {}
 
@@ -125,6 +129,15 @@ class NumericRecursion(Numbers):
     def expectations(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> IndexedValues:
         """E[f(l) g(l')] without coefficients; what one step of a recurrence reads is not remembered."""
         return self.averaged(p, q, ranges) if self.recurrences.active else super().expectations(p, q, ranges)
+
+    def covariance(self, first: Inner, second: Inner, ranges: Ranges) -> IndexedValues:
+        """Covariance of two affine forms, remembered where it is one for all draws."""
+        if self.recurrences.active or self.each:
+            return super().covariance(first, second, ranges)
+        key = first, second, tuple(ranges.items())
+        if key not in self._of_forms:
+            self._of_forms[key] = super().covariance(first, second, ranges)
+        return self._of_forms[key]
 
     def averaged(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> IndexedValues:
         """E[f(l) g(l')] without coefficients.

@@ -227,8 +227,10 @@ class LawOfFactors:
         bodies, shifts = zip(*(factor.shifted for factor in block), strict=True)
         places = [factor.places[0] for factor in block]
         means = [self.mean(place) for place in places]
-        for k, by in enumerate(evaluate(shift, scope) for shift in shifts):
-            means[k] = means[k] + Value.of(by.data, by.axes)
+        for k, shift in enumerate(shifts):
+            if shift != ZERO:
+                by = evaluate(shift, scope)
+                means[k] = means[k] + Value.of(by.data, by.axes)
         if all(body == FORMAL for body in bodies):
             return means[0] if len(block) == 1 else self.cov(*places) + means[0] * means[1]
         moments = [*means, *(self.cov(place, place) for place in places)]
@@ -255,12 +257,12 @@ class LawOfFactors:
         return Value(kept, Estimate(np.squeeze(found.value, idle), np.squeeze(found.error, idle)))
 
     def _function(self, body: Expr, scope: Scope, axes: tuple[str, ...]) -> RealFunction:
-        known = self.numbers.functions
-        if body in known:
-            return known[body]
+        known, key = self.numbers.program.known, ("function", body)
+        if key in known:
+            return known[key]  # type: ignore[no-any-return]
         found = function(body, scope, axes)
         if not (found.shape or any(v != FORMAL for v in variables(body)) or indices_of(body, self.ranges)):
-            known[body] = found
+            known[key] = found  # reads nothing but its variable
         return found
 
     def _axes(self, moments: Sequence[Value], block: Sequence[NumberedFactor]) -> tuple[str, ...]:

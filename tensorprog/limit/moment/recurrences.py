@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tensorprog.gaussian.pairs import NotKnownError, Pairs
 from tensorprog.language.expr import Affine
-from tensorprog.language.ir import MatMul, Range
+from tensorprog.language.ir import MatMul, Netsor, Range
 from tensorprog.language.schedule import Loop, Steps, positions, steps
 from tensorprog.limit.form.definitions import Box, at_positions, circular, readings, target_box
 from tensorprog.limit.memory import keep
@@ -47,25 +47,15 @@ class Recurrences:
     `active` are the families of the recurrence at work: of them only part is known.
     """
 
-    def __init__(self, numbers: Numbers) -> None:
-        self.netsor = numbers.netsor
-        self.steps = steps(self.netsor)
+    def __init__(self, netsor: Netsor) -> None:
+        self.netsor, self.steps = netsor, steps(netsor)
         order = self.steps.entries
         self._group = {p: number for number, entry in enumerate(order) for p in positions([entry])}
         looped = {p for entry in order if isinstance(entry, Loop) for p in positions([entry])}
-        once = circular(self.netsor) - {self.netsor.body[p].target.name for p in looped}  # of a single step
-        looped |= {p for p in self._group if self.netsor.body[p].target.name in once}
+        once = circular(netsor) - {netsor.body[p].target.name for p in looped}  # of a single step
+        looped |= {p for p in self._group if netsor.body[p].target.name in once}
         self.loops = {self._group[p] for p in looped}
-        self._recurrent = {self.netsor.body[p].target.name for p in looped}
-        self._start(numbers)
-
-    def _start(self, numbers: Numbers) -> None:
-        self.numbers: Numbers = proxy(numbers)  # in no circle: what a law holds is free when the law is
-        self.active: frozenset[str] = frozenset()
-        self.covariances: dict[tuple[str, str], IndexedValues] = {}
-        self.averages: dict[str, Value] = {}
-        self._filled: dict[str, list[Box]] = {}
-        self._waiting = set(self.loops)
+        self._recurrent = {netsor.body[p].target.name for p in looped}
 
     @property
     def given(self) -> frozenset[str]:
@@ -77,6 +67,14 @@ class Recurrences:
         again = copy(self)
         again._start(numbers)
         return again
+
+    def _start(self, numbers: Numbers) -> None:
+        self.numbers: Numbers = proxy(numbers)  # in no circle: what a law holds is free when the law is
+        self.active: frozenset[str] = frozenset()
+        self.covariances: dict[tuple[str, str], IndexedValues] = {}
+        self.averages: dict[str, Value] = {}
+        self._filled: dict[str, list[Box]] = {}
+        self._waiting = set(self.loops)
 
     def recurrent(self, name: str) -> bool:
         """Whether a family belongs to a recurrence."""

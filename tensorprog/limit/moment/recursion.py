@@ -656,4 +656,5 @@ class Forms(Generic[V]):
     def cov(self, j: int, k: int, equations: Equations, solution: Mapping[str, Affine]) -> V:
         """Covariance of two forms where exactly these equations hold."""
         moment = self.covariances.get((max(j, k), min(j, k))) or self.recursion.nothing(self.ranges)
-        return moment.case(equations, solution)
+        found: V = moment.case(equations, solution)
+        return found

@@ -441,7 +441,7 @@ class DeferredPairs(Value):
 
     def zero(self) -> bool:
         """Whether the matrix is exactly zero."""
-        return not (self.pairs.growing or any(array.any() for array in self.arrays))
+        return not (self.pairs.growing or self.pairs.diagonal.value.any() or any(array.any() for array in self.arrays))
 
     @property
     def arrays(self) -> tuple[Array, ...]:
@@ -648,7 +648,7 @@ class Latest(IndexedValues):
             low, high = names[name].span(ranges) if name in names else (start, stop)
             if low < start or high > stop:
                 raise PassedError
-        return super().read(names, ranges)
+        return IndexedValues(super().read(names, ranges).terms, ranges)
 
     def at(self, positions: Mapping[str, Array]) -> Estimate:
         """Values at index arrays: see `IndexedValues.at`."""
