@@ -150,7 +150,7 @@ class Backward:
     def _new(self, name: str) -> str:
         """A name for an index of one statement."""
         made = f"{name.partition(chr(39))[0]}'{len(self.own)}"
-        self.own[made] = self.ranges()[name]
+        self.own[made] = self.own.get(name) or (self.indices[name].start, self.indices[name].stop)
         return made
 
     def _renamed(self, expr: Expr, values: Mapping[str, Affine]) -> Expr:
@@ -178,29 +178,28 @@ class Backward:
 
     # -- new families ----------------------------------------------------------------------------------------------
 
-    def vector(self, expr: Expr) -> bool:
-        """Whether an expression is a vector: whether one occurs in it."""
-        return any(self.families[reference.name].kind == "vector" for reference in variables(expr))
+    def width(self, expr: Expr) -> str:
+        """The width of the vectors in an expression; empty for a scalar, in which there are none."""
+        families = (self.families[reference.name] for reference in variables(expr))
+        return next((family.width for family in families if family.kind == "vector"), "")
 
-    def _width(self, expr: Expr) -> str:
-        return next(self.families[r.name].width for r in variables(expr) if self.families[r.name].kind == "vector")
-
-    def _added(self, name: str, indices: Sequence[str], vector: bool, width: str) -> tuple[Variable, dict[str, str]]:
-        """A new family over names that stand for indices, as a reference; and the declared indices of its statement."""
+    def _added(self, name: str, indices: Sequence[str], width: str) -> tuple[Variable, dict[str, str]]:
+        """A new family of vectors, without a width of scalars, over names that stand for indices, as a reference; and
+        the declared indices of its statement.
+        """
         given: dict[str, str] = {}
         for index in indices:
             given[index] = self.index(self.own[index], index.partition("'")[0], set(given.values()))
         name = self.unique(name)
         boundaries = tuple(self.indices[index].boundary for index in given.values())
         ranges = tuple(self.own[index] for index in indices)
-        self.families[name] = Family(name, "vector" if vector else "scalar", ranges, width, (), boundaries)
+        self.families[name] = Family(name, "vector" if width else "scalar", ranges, width, (), boundaries)
         self.origin[name] = tuple(index.partition("'")[0] for index in indices)
         return Variable(name, slots_of(indices)), given
 
-    def nonlin(self, name: str, expr: Expr) -> Variable:
-        """A family that has an expression as its value, over the indices that occur free."""
-        vector = self.vector(expr)
-        found, given = self._added(name, free_indices(expr), vector, self._width(expr) if vector else "")
+    def nonlin(self, name: str, expr: Expr, indices: Sequence[str] | None = None) -> Variable:
+        """A family that has an expression as its value, over the indices that occur free, or over more."""
+        found, given = self._added(name, free_indices(expr) if indices is None else indices, self.width(expr))
         self.body.append(Nonlin(_named(found, given), self.settled(expr, given)))
         return found
 
@@ -208,7 +207,7 @@ class Backward:
         """A family of Dots, over all indices of the operands."""
         indices = dict.fromkeys(name for part in (left, right) for slot in part.slots for name in slot.indices)
         word = "dot" if scale == SCORE else "mean"
-        found, given = self._added(f"{word}_{left.name}_{right.name}", tuple(indices), False, "")
+        found, given = self._added(f"{word}_{left.name}_{right.name}", tuple(indices), "")
         self.body.append(Dot(_named(found, given), _named(left, given), _named(right, given), scale))
         return found
 
@@ -253,7 +252,7 @@ class Backward:
                 return
             rows, columns = statement.sides(self.netsor.weight[statement.weight.name])
             gradient = Variable(self.gradients[target.name, ""], target.slots)
-            found, declared = self._added(f"grad_{vector.name}_{target.name}", tuple(own.values()), True, columns)
+            found, declared = self._added(f"grad_{vector.name}_{target.name}", tuple(own.values()), columns)
             self.body.append(
                 MatMul(
                     _named(found, declared),
@@ -313,7 +312,7 @@ class Backward:
         handed = self._handed_on(node)
         if not handed or cotangent == Number(0):
             return
-        if not scale and not self.vector(node):
+        if not scale and not self.width(node):
             for own in dict.fromkeys(s for _, scales in handed for s in scales):
                 self._down(node, self._inner(cotangent, SCORE if own == SCORE else AVERAGE, name), own, name)
         elif scale and not any(scale in scales for _, scales in handed):
@@ -349,12 +348,12 @@ class Backward:
         """The sum over coordinates of a vector, as scalars times Dots."""
         if is_call(cotangent, "add", "subtract", "negative"):
             return simplified(Call(cotangent.atom, tuple(self._inner(p, scale, name) for p in cotangent.args)))
-        if is_call(cotangent, "where") and cotangent.args[2] == Number(0) and not self.vector(cotangent.args[0]):
+        if is_call(cotangent, "where") and cotangent.args[2] == Number(0) and not self.width(cotangent.args[0]):
             return Call("where", (cotangent.args[0], self._inner(cotangent.args[1], scale, name), Number(0)))
         parts = factors(cotangent, signs=True)
-        numbers = [part for part in parts if not self.vector(part)]
-        vectors = [part for part in parts if self.vector(part)]
-        width = self._width(cotangent)
+        numbers = [part for part in parts if not self.width(part)]
+        vectors = [part for part in parts if self.width(part)]
+        width = self.width(cotangent)
         gradients = set(self.gradients.values())
         last = next((p for p in reversed(vectors) if isinstance(p, Variable) and p.name in gradients), None)
         if last is not None:
@@ -457,19 +456,13 @@ class Backward:
             low, high = form.bounds(ranges)
             if low < self.own[index][0] or high >= self.own[index][1]:
                 beyond[index] = form
+        occurring = dict.fromkeys([*free_indices(value), *(index for form in read for index in form.indices)])
+        own = [index for index in occurring if index in self.own]
         if beyond and not self._reads_beyond(value, beyond, solved, wrapped):
-            occurring = dict.fromkeys([*free_indices(value), *(i for f in read for i in f.indices)])
             # a family with this value over all the indices can be read beyond their ranges
-            over, vector = [index for index in occurring if index in self.own], self.vector(value)
-            found, given = self._added(f"part_{name}", over, vector, self._width(value) if vector else "")
-            self.body.append(Nonlin(_named(found, given), self.settled(value, given)))
-            value = found
+            value = self.nonlin(f"part_{name}", value, own)
             assert self._reads_beyond(value, beyond, solved, wrapped)
-        rest_of = [
-            index
-            for index in dict.fromkeys([*free_indices(value), *(i for form in read for i in form.indices)])
-            if index in self.own and index not in solved
-        ]
+        rest_of = [index for index in own if index not in solved]
         value = substitute(value, solved)
         if conditions:
             value = Call("where", (_joined("logical_and", conditions), value, Number(0)))

@@ -173,7 +173,7 @@ def _without_copies(made: Backward) -> list[Statement]:
     """The statements, where a gradient that is just a MatMul is written as one."""
     products = {s.target.name: s for s in made.body if isinstance(s, MatMul) and s.target.name not in made.padded}
     readers = Counter(reference.name for statement in made.body for reference in statement.inputs)
-    copies = dict[str, MatMul]()
+    copies = dict[str, Statement]()
     for statement in made.body:
         read = statement.expr if isinstance(statement, Nonlin) else None
         if isinstance(read, Variable) and read.name in products and readers[read.name] == 1:

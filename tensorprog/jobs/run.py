@@ -72,7 +72,7 @@ def run(
     report = program.check()
     added = with_averages(program.netsor, dict(settings.averages))
     beside = _conditional(added.netsor) if report.grade != "outside" else None
-    study = Study(program.netsor, report, settings, conditional=beside is not None)
+    study = Study(program.netsor, report, settings)
     drawn = added.netsor if beside is None else beside.netsor
     chosen = settings.seed, settings.method, settings.coordinates, settings.keep, settings.dtype
     jobs = {width: make_job(drawn, width, *chosen) for width in settings.width}

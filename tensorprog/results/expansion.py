@@ -88,9 +88,7 @@ class FirstOrder:
     def __init__(self, netsor: Netsor, member: Variable, order: int) -> None:
         self.order = order
         whole, self.probe = _with_probe(netsor, member, order)
-        wanted = tuple(dict.fromkeys(self.probe.read))
-        self.layers = Moved(whole, wanted, NUMBERS)
-        self.layers.wanted = wanted
+        self.layers = Moved(whole, dict.fromkeys(self.probe.read), NUMBERS)
         self.behind = NumericRecursion(netsor, True, NUMBERS).layered
 
     def first(

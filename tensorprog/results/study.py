@@ -64,7 +64,6 @@ class Study(Shown):
     netsor: Netsor
     report: Any  # of the check
     settings: Settings
-    conditional: bool = False  # whether networks are drawn with the conditional laws of their outputs
     reference: Reference | None = None
     refusal: Exception | None = None  # why there is no limit, or none to compare with
     comparisons: list[Comparison] = field(default_factory=list)

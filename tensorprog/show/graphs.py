@@ -104,7 +104,7 @@ def to_svg(graph: Any, report: Any = None) -> str:
 
     looks, title = KINDS, str(graph.graph.get("name", ""))
     sorts: dict[str, Sequence[str]] = {node: (kind,) for node, kind in graph.nodes(data="kind")}
-    said, numbers, path, colour = [], {}, set(), BLAME
+    said, numbers, path, colour = list[str](), dict[str, str](), set[str](), BLAME
     if report is not None:
         looks, title, sorts = ROLES, _title(title, report), dict(graph.nodes(data="roles"))
         said, numbers, path, colour = _findings(report)
@@ -148,7 +148,7 @@ def to_svg(graph: Any, report: Any = None) -> str:
         bend = 0.5 if places[u][1] >= places[v][1] else 0.05 if role in ("weight", "left") else -0.05
         ax.add_patch(
             FancyArrowPatch(
-                places[u], places[v], patchA=patches[u], patchB=patches[v], shrinkA=0, shrinkB=0, arrowstyle="-|>",
+                places[u], places[v], patchB=patches[v], shrinkA=0, shrinkB=0, arrowstyle="-|>",
                 connectionstyle=f"arc3,rad={bend}", mutation_scale=9, color=colour if blamed else GREY,
                 linewidth=2.2 if blamed else 0.9, linestyle=_line(role == "weight"), zorder=2 if blamed else 1,
             )

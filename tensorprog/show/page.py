@@ -190,10 +190,6 @@ def _reproduce(study: Study) -> Blocks:
         "The same program, seed and versions draw the same networks, whatever the number of threads. Last digits of "
         "the limit may depend on the processor and its linear algebra."
     )
-    options = vars(settings) | {"averages": dict(settings.averages), "conditional": study.conditional}
-    options = {key: value for key, value in options.items() if key != "width" and value not in ((), {}, None)}
-    rows = tuple((key, ", ".join(map(str, v)) if isinstance(v, tuple) else str(v)) for key, v in options.items())
-    yield Grid("Settings", ("setting", "value"), rows, text_columns=(0, 1))
     versions = {"Python": platform.python_version(), **libraries(), "system": platform.platform(terse=True)}
     yield Grid("Versions", ("part", "version"), tuple(versions.items()), text_columns=(0, 1))
     done = ", ".join(f"n = {entry['width']}: {entry['method']}, {entry['seconds']:.2g} s" for entry in study.finite)

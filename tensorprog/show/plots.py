@@ -123,7 +123,7 @@ def _drawn(draw: Callable[[Any], Any], panels: int, style: str) -> Any:
 
     width, most, height = STYLES[style]
     rows = -(-panels // most)
-    figure = Figure(figsize=(width, rows * height + 0.3), layout="constrained", dpi=RESOLUTION)
+    figure: Any = Figure(figsize=(width, rows * height + 0.3), layout="constrained", dpi=RESOLUTION)
     axes = list(figure.subplots(rows, -(-panels // rows), squeeze=False).ravel())
     for ax in axes[panels:]:
         ax.remove()
@@ -354,7 +354,7 @@ def convergence(
     `panels` are among "kl" (the paper's kernel estimate, and where rows have it the precise one), "ks" (the distance of
     Kolmogorov-Smirnov), "excess" (distance of the kurtosis from the limit's), "variance" and "kurtosis"; by default the
     first three, without a limit the last two.  The noise floor is what draws of the limit would show, for the kurtosis
-    its standard error.  Other members of the same comparisons are drawn faintly.  `first_order` has a and its error
+    its standard error.  `first_order` has a and its error
     where a quantity is its limit + a/n + .. (`law.correction`).  With `over`, the name of a constant and its values,
     comparisons of one width stand against the constant.
 
@@ -380,11 +380,7 @@ def convergence(
     name, at = ("width n", [float(c.width or 0) for c in ordered]) if over is None else over
     widths = np.array(at, dtype=np.float64)
     rows = [c[variable] for c in ordered]
-    others = [row.variable for row in ordered[0].rows[:8] if row.variable != variable]
     for kind, panel in zip(chosen, axes, strict=True):
-        for other in others:
-            faint = _of([c[other] for c in ordered], kind)
-            panel.plot(widths, faint, color=FIRST, linewidth=0.7, alpha=0.4, zorder=1, label="other outputs")
         _measured(panel, widths, rows, kind, variable, FIRST)
         if kind == "kl" and np.isfinite(_of(rows, "kl_precise")).any():
             _measured(panel, widths * 1.07, rows, "kl_precise", f"precise, {variable}", SECOND)

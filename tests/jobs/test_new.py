@@ -40,7 +40,7 @@ def test_the_starter_is_a_theorem_and_runs() -> None:
         "next:",
         "  tp check mine.yaml",
         "  tp-run mine.yaml",
-        "  tp graph mine.yaml -o mine.svg",
+        "  tp graph mine.yaml",
     ]
     program = tp.load("mine.yaml")
     report = program.check()

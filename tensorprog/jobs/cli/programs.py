@@ -104,10 +104,9 @@ def new(name: str, source: str | None, out: Path | None, force: bool) -> int:
     from tensorprog.language.data_files import data_path
 
     if not re.fullmatch(r"\w([\w.-]*\w)?", name) or name.endswith(SUFFIXES):
-        plain = re.sub(r"[^\w.-]+", "_", PureWindowsPath(name).stem).strip("._-") or "mine"
         raise fail(
             f"{name!r} cannot name a program: letters, digits, and . - _ between them, without an ending or a folder",
-            fix=f"tp new {plain} -o FOLDER",
+            fix="tp new mine -o FOLDER",
         )
     target = out / f"{name}.yaml" if out is not None and out.is_dir() else out or Path(f"{name}.yaml")
     if target.suffix.lower() not in SUFFIXES:
@@ -119,24 +118,14 @@ def new(name: str, source: str | None, out: Path | None, force: bool) -> int:
         target.parent.joinpath(*PureWindowsPath(each).parts): data_path(each, path.parent).read_bytes()
         for each in files
     }
-    write_files({target: _text(path, name).encode()} | data, force)
-    shown, picture = shlex.quote(str(target)), shlex.quote(str(target.with_suffix(".svg")))
-    commands = (f"tp check {shown}", f"tp-run {shown}", f"tp graph {shown} -o {picture}")
-    written = [f"written to {each}" for each in (target, *data)]
-    answer(dict, lambda: [*written, "next:", *(f"  {text}" for text in commands)])
-    return DONE
-
-
-def _text(path: Path, name: str) -> str:
-    """The text of a program under a new name, led by a line for editors."""
-    from tensorprog.language.reading import compose
-
-    text = path.read_text(encoding="utf-8-sig")
-    root: Any = compose(text, str(path))
-    entry = next(value for key, value in root.value if key.value == "program")
-    text = f"{text[: entry.start_mark.index]}{name}{text[entry.end_mark.index :]}"
+    text = re.sub(r"(?m)^program:[^#\n]*[^#\s]", f"program: {name}", path.read_text(encoding="utf-8-sig"))
     lines = [line for line in text.splitlines() if not line.startswith(MODELINE)]
-    return "\n".join([f"{MODELINE}{SCHEMA.as_uri()}", *lines, ""])
+    text = "\n".join([f"{MODELINE}{SCHEMA.as_uri()}", *lines, ""])  # which leads editors to the schema
+    write_files({target: text.encode()} | data, force)
+    written = [f"written to {each}" for each in (target, *data)]
+    commands = [f"  {command} {shlex.quote(str(target))}" for command in ("tp check", "tp-run", "tp graph")]
+    answer(dict, lambda: [*written, "next:", *commands])
+    return DONE
 
 
 # ---- tp graph -------------------------------------------------------------------------------------------------------
