@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,9 @@ from tensorprog.language.evaluate import (
     overflow,
     pieces_of_sums,
     take,
+    union,
 )
-from tensorprog.language.expr import Variable
+from tensorprog.language.expr import Expr, Variable, is_call
 from tensorprog.language.ir import Dot, Initial, Nonlin, Range
 from tensorprog.language.linalg import pivoted_cholesky, psd_cholesky
 from tensorprog.language.memory import keep_freed_memory
@@ -48,6 +50,7 @@ __all__ = ["Lazy", "draw_blocks"]
 
 Array = NDArray[Any]
 SUMMED = 1 << 18  # numbers of factors of a sum that are worked out at once, about
+BUFFER = 512  # numbers in numpy's buffers: shorter rows are copied where a product has one number for each row
 FEW_ROWS = 32  # up to which a product of halves is faster than a symmetric one
 FACTOR = "%"  # the axis that a factor of the inputs' Gram matrix shares with fresh vectors
 
@@ -73,11 +76,14 @@ class _Networks:
         self.generator = np.random.Generator(np.random.SFC64(np.random.SeedSequence(job.seed, spawn_key=(number,))))
         self.values: dict[str, Any] = {}
         self.matrices: dict[str, Array] = {}  # of weights that are still to be used
+        self.drops: tuple[str, ...] = ()  # families and factors that the op under way is the last to read
         self.lazy = Lazy()
 
     @np.errstate(all="ignore")  # what is not finite in the end is told with its statement
     def draw(self) -> dict[str, Array]:
+        np.setbufsize(BUFFER)  # products of vectors of 1,024 coordinates and scalars take a third of the time
         for op, drops in zip(self.plan.ops, self.job.drops, strict=True):
+            self.drops = drops
             getattr(self, op.kind)(op)
             for name in drops:
                 self.values.pop(name, None)
@@ -260,13 +266,12 @@ class _Networks:
         name = statement.target.name
         ranges = step.ranges(self.netsor.ranges)
         count = self.plan.lengths.get(name, 0)
-        value = evaluate(
-            statement.expr,
-            Scope(
-                self.netsor, ranges, lambda reference, box: self.read(reference, box, count), self.job.dtype,
-                pieces_of_sums(self.count, SUMMED),
-            ),
+        scope = Scope(
+            self.netsor, ranges, lambda reference, box: self.read(reference, box, count), self.job.dtype,
+            pieces_of_sums(self.count, SUMMED),
         )  # fmt: skip
+        clip = statement.expr if is_call(statement.expr, "clip") and self.spent(statement.expr.args[0]) else None
+        value = evaluate(statement.expr, scope) if clip is None else in_place(*(evaluate(a, scope) for a in clip.args))
         if step.position in self.plan.offset:
             # a constant c stands for c times the constant vector, which in a frame is not (1, 1, ..)
             constant = evaluate(statement.expr, Scope(self.netsor, ranges, self.without_vectors, self.job.dtype))
@@ -275,6 +280,14 @@ class _Networks:
         if self.watched and (wrong := overflow(statement, value)):
             raise ProgramError(f"at width {self.plan.width}, {wrong}")
         self.store(step, value)
+
+    def spent(self, expr: Expr) -> bool:
+        """Whether an expression is a vector that is read for the last time, so that its array may be overwritten."""
+        if not isinstance(expr, Variable) or expr.name not in self.drops:
+            return False
+        own = self.values[expr.name]
+        others = (value for name, value in self.values.items() if name != expr.name)
+        return not any(np.may_share_memory(own, v.data if isinstance(v, Open) else v) for v in others)
 
     def without_vectors(self, reference: Variable, ranges: Mapping[str, Range]) -> Open:
         if self.netsor.families[reference.name].kind == "vector":
@@ -401,6 +414,12 @@ def inner_products(vectors: Array) -> Array:
     for half in (slice(rows // 2), slice(rows // 2, rows)):
         np.matmul(vectors[..., half, :], turned, out=result[..., half, :])
     return result
+
+
+def in_place(x: Open, low: Open, high: Open) -> Open:
+    """The clip of a vector, in its own array: one pass over memory in place of two."""
+    own = union(x.axes, low.axes, high.axes) == x.axes and x.data.flags.writeable
+    return elementwise(partial(np.clip, out=x.data) if own else np.clip, x, low, high)
 
 
 def _renamed(axes: Iterable[str], group: Grouping, back: bool) -> tuple[str, ...]:

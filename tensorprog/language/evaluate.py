@@ -65,7 +65,8 @@ def align(value: Open, axes: Sequence[str]) -> NDArray[Any]:
 
 def broadcast(value: Open, axes: Sequence[str], sizes: Mapping[str, int]) -> NDArray[Any]:
     """As `align`, with every axis at its full size (a view where possible)."""
-    return np.broadcast_to(align(value, axes), [sizes[name] for name in axes])
+    data, shape = align(value, axes), tuple([sizes[name] for name in axes])
+    return data if data.shape == shape else np.broadcast_to(data, shape)
 
 
 def affine_values(slot: Affine, ranges: Mapping[str, Range]) -> Open:
