@@ -70,17 +70,18 @@ def read_json(path: Path, fix: str) -> Any:
 
 def json_text(report: Mapping[str, Any], ascii_only: bool = False) -> str:
     """One JSON object as text; numbers that are not finite have become null before."""
-    return json.dumps(_clean(report), indent=1, allow_nan=False, ensure_ascii=ascii_only) + "\n"
+    return json.dumps(plain(report), indent=1, allow_nan=False, ensure_ascii=ascii_only) + "\n"
 
 
-def _clean(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value as JSON has it: lists, dictionaries, and None for numbers that are not finite."""
     if hasattr(value, "tolist"):  # arrays and numbers of numpy
         value = value.tolist()
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): _clean(item) for key, item in value.items()}
-    return [_clean(item) for item in value] if isinstance(value, list | tuple) else value
+        return {str(key): plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 # ---- locks --------------------------------------------------------------------------------------------------------

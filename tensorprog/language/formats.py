@@ -15,6 +15,7 @@ from tensorprog.blocks.html import Shown
 from tensorprog.language.builder import FamilyHandle
 from tensorprog.language.errors import ProgramError, UnknownNameError, WrongTypeError, did_you_mean
 from tensorprog.language.expr import Variable
+from tensorprog.language.files import plain
 from tensorprog.language.ir import Netsor, Table
 
 LISTED = 4096  # entries of a table that is written out
@@ -136,11 +137,9 @@ def chance(p: float) -> str:
 
 
 def plain_fields(record: Any) -> dict[str, Any]:
-    """The fields of a dataclass as plain values; None for numbers that are not finite."""
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in asdict(record).items()
-    }
+    """The fields of a dataclass, and of those in it, as plain values; None for numbers that are not finite."""
+    found: dict[str, Any] = plain(asdict(record))
+    return found
 
 
 def constants_json(netsor: Netsor) -> dict[str, Any]:

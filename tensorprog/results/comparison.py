@@ -130,15 +130,7 @@ class Comparison(Printed):
             return rows[name]
         raise UnknownNameError(f"{variable} was not compared; {did_you_mean(name, list(rows))}")
 
-    def to_json(self) -> dict[str, Any]:
-        """Rows as dictionaries, with what was compared."""
-        return {
-            "program": self.program,
-            "width": self.width,
-            "reference": self.reference,
-            "rows": [row.to_json() for row in self.rows],
-            "averages": [row.to_json() for row in self.averages],
-        }
+    to_json = plain_fields
 
     @property
     def title(self) -> str:

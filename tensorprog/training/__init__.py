@@ -4,7 +4,7 @@ steps        the program of a network and of the networks that follow from it, s
 coordinates  `train`: sizes at each step, of the limit and of networks
 modules      what moves of a torch module, and how fast
 readouts     one coordinate of a product with a weight as an inner product, and the other way round
-report       remarks, tables, train.json
+report       remarks, tables
 exponents    powers of the width: what training moves, and which learning rates are wrong
 predict      networks in the kernel regime after gradient flow, from their kernels
 """

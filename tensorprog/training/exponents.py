@@ -29,7 +29,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 from tensorprog.blocks import Block, Grid, badge, paragraph
 from tensorprog.blocks.html import Printed
@@ -113,11 +113,7 @@ class Exponents(Printed):
             *(paragraph(note, note=True) for note in self.notes),
         ]
 
-    def to_json(self) -> dict[str, Any]:
-        """All fields as plain values; None for the power of n of what is 0."""
-        moves = {name: [None if power == NEVER else power for power in steps] for name, steps in self.moves.items()}
-        rows = [plain_fields(each) for each in self.parameters]
-        return plain_fields(self) | {"parameters": rows, "moves": moves}
+    to_json = plain_fields  # None for the power of n of what is 0
 
 
 def exponents(

@@ -1,4 +1,4 @@
-"""What `tp.train` found: remarks on lines that are not flat, tables, and train.json."""
+"""What `tp.train` found: remarks on lines that are not flat, and tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tensorprog.blocks import Block, Grid, paragraph
 from tensorprog.language.formats import BRACKETS, quantity
 
-__all__ = ["SIZES", "remarks", "tables", "train_json"]
+__all__ = ["SIZES", "remarks", "tables"]
 
 Array = NDArray[Any]
 SIZES = {  # of the coordinates of a family: in words, and the two factors of the average at a step
@@ -150,13 +150,3 @@ def tables(found: Any) -> list[Block]:
     if "no_limit" in found.attrs:
         result.append(paragraph(f"There is no limit to compare with: {found.attrs['no_limit']}"))
     return [*result, *(paragraph(text) for text in json.loads(found.attrs["remarks"]))]
-
-
-def train_json(found: Any) -> dict[str, Any]:
-    """The numbers as nested lists by name, with steps, families, widths and remarks."""
-    kept = ("program_name", "grade", "no_limit", "rate", "samples", "seed")
-    about = {key.removesuffix("_name"): found.attrs[key] for key in kept if key in found.attrs}
-    axes = {key: found[key].values for key in ("step", "family", "width") if key in found}
-    numbers = {str(name): array.values for name, array in found.data_vars.items()}
-    remarks = {"rates": json.loads(found.attrs["rates"]), "remarks": json.loads(found.attrs["remarks"])}
-    return about | remarks | axes | numbers

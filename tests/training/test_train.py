@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray
 from click.testing import CliRunner
 
 import tensorprog as tp
@@ -196,8 +197,8 @@ def test_the_command(tmp_path: Path) -> None:
     shown = CliRunner().invoke(main, line)
     assert shown.exit_code == 0 and "mean absolute value" in shown.output and "step 1" in shown.output
     assert (tmp_path / "train.png").stat().st_size > 1000
-    found = json.loads((tmp_path / "train.json").read_text())
-    assert found["family"] == ["h", "v", "x", "g", "z", "f"] and np.shape(found["size_finite"]) == (2, 2, 6)
+    found = xarray.Dataset.from_dict(json.loads((tmp_path / "train.json").read_text()))
+    assert [*found.family.values] == ["h", "v", "x", "g", "z", "f"] and found.size_finite.shape == (2, 2, 6)
     wrong = CliRunner().invoke(
         main, ["train", "sp_mlp", "--widths", "16,64", "--samples", "30", "--out", str(tmp_path)]
     )

@@ -313,13 +313,14 @@ def train(
 
     Networks of each width stand beside the limit of infinite width, if there is one; sentences say which lines are not
     flat in the width, and why. Loss, steps and learning rates come from the program's `train:` section, where options
-    leave them out. The folder receives train.json and train.png. The exit code is 1 if there is no limit.
+    leave them out. The folder receives train.json, which xarray.Dataset.from_dict reads, and train.png. The exit code
+    is 1 if there is no limit.
     """
     program = open_program(file, overrides)
     from tensorprog.results.study import default_out
     from tensorprog.show import plots
     from tensorprog.training import train as perform
-    from tensorprog.training.report import tables, train_json
+    from tensorprog.training.report import tables
 
     drawn: dict[str, Any] = {"samples": samples, "seed": seed or 0, "max_memory": max_memory or "2GiB"}
     with watching() as told:
@@ -328,9 +329,9 @@ def train(
         found = perform(program, **given, **drawn, progress=told.progress)
     folder, panels = out or default_out(program.netsor, "-train"), found.sizes["family"]
     draw = partial(plots.coordinate_check, found, "size")
-    written = _written(folder, "train", train_json(found), lambda path: plots.save(path, draw, panels))
+    written = _written(folder, "train", found.to_dict(), lambda path: plots.save(path, draw, panels))
     answer(
-        lambda: train_json(found),
+        found.to_dict,
         lambda: [*(p for table in tables(found) for p in (table, "")), places(folder, written)],
     )
     return exit_code(found.attrs["grade"])
