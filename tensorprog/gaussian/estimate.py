@@ -23,7 +23,7 @@ def _inexact(value: ArrayLike) -> Array:
     return array.astype(np.result_type(array, np.float64), copy=False)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Estimate:
     """A value and a bound on |value - truth|, elementwise; complex values occur on the way to real ones.
 

@@ -142,7 +142,7 @@ def patterns(
 # ---- values ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Term(Generic[V]):
     """1[all equations hold] * value."""
 
@@ -150,7 +150,7 @@ class Term(Generic[V]):
     value: V
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Indexed(ABC, Generic[V]):
     """A sum of terms over the indices in `ranges`.
 

@@ -401,24 +401,14 @@ class Recursion(ABC, Generic[V, M]):
 
     def replicated_covariance(self, u: Variable, v: Variable, ranges: Ranges) -> M:
         """The same for every draw."""
-        names = _slots_of(u, v)
-        return self._centred(u.name, v.name, self.wanted(u.name, v.name, names)).read(names, ranges)
+        names, equal = _slots_of(u, v)
+        return self._centred(u.name, v.name, equal if self.in_part(u.name, v.name) else NOTHING).read(names, ranges)
 
     # -- equal positions only -------------------------------------------------------------------------------------
 
     def wanted(self, f: str, g: str, names: Mapping[str, Affine]) -> Equations:
         """The equations between positions that hold wherever these forms are read, if it is worth to ask for them."""
-        if not self.in_part(f, g):
-            return NOTHING
-        found = set[Affine | None]()
-        firsts = [str(k) for k in range(len(self.netsor.families[f].ranges))]
-        for k in range(len(self.netsor.families[g].ranges)):
-            for own in sorted(firsts, key=lambda name: name != str(k)):
-                apart = names[own] - names[f"{k}_"]
-                if names[own].terms and not apart.terms:
-                    found.add(difference(Affine.index(own), Affine.index(f"{k}_") + apart.offset))
-                    break
-        return frozenset(form for form in found if form is not None)
+        return _equal(names) if self.in_part(f, g) else NOTHING
 
     def equal(self, f: str) -> Equations:
         """The equations of the diagonal of a family: all positions are equal."""
@@ -619,9 +609,22 @@ class _Waiting(Exception):
 
 
 @lru_cache(maxsize=1 << 12)
-def _slots_of(u: Variable, v: Variable) -> Mapping[str, Affine]:
-    """The forms at which two references are read, by positions of their families."""
-    return {str(k): slot for k, slot in enumerate(u.slots)} | {f"{k}_": slot for k, slot in enumerate(v.slots)}
+def _slots_of(u: Variable, v: Variable) -> tuple[Mapping[str, Affine], Equations]:
+    """The forms at which two references are read, by positions of their families, and which are equal everywhere."""
+    names = {str(k): slot for k, slot in enumerate(u.slots)} | {f"{k}_": slot for k, slot in enumerate(v.slots)}
+    return names, _equal(names)
+
+
+def _equal(names: Mapping[str, Affine]) -> Equations:
+    """The equations between first and second positions that hold wherever these forms are read."""
+    found, firsts = set[Affine | None](), [name for name in names if name[-1] != "_"]
+    for second in (name for name in names if name[-1] == "_"):
+        for own in sorted(firsts, key=lambda name: name != second[:-1]):
+            apart = names[own] - names[second]
+            if names[own].terms and not apart.terms:
+                found.add(difference(Affine.index(own), Affine.index(second) + apart.offset))
+                break
+    return frozenset(form for form in found if form is not None)
 
 
 class Forms(Generic[V]):

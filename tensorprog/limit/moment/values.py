@@ -42,7 +42,7 @@ def check_memory(shape: Sequence[int], arrays: int = WORKED) -> None:
     need(arrays * numbers, f"an array of {numbers} moments")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Value:
     """An estimate with named axes."""
 
@@ -277,8 +277,7 @@ class Factored(Value):
     """A product of values over different axes, as (query, query) x (key, key): multiplied out only where it is read."""
 
     def __init__(self, factors: Sequence[Value]) -> None:
-        object.__setattr__(self, "axes", union(*(factor.axes for factor in factors)))
-        object.__setattr__(self, "_factors", tuple(factors))
+        self.axes, self._factors = union(*(factor.axes for factor in factors)), tuple(factors)
 
     @classmethod
     def kept(cls, first: Value, second: Value) -> Value:
@@ -290,7 +289,7 @@ class Factored(Value):
     @property
     def factors(self) -> tuple[Value, ...]:
         """What the value is a product of."""
-        return self._factors  # type: ignore[attr-defined, no-any-return]
+        return self._factors
 
     @property
     def estimate(self) -> Estimate:  # type: ignore[override]
@@ -311,21 +310,13 @@ class Gathered(Value):
     twice the time.
     """
 
-    known: Value
-    slots: Mapping[str, Affine]
-    ranges: Ranges
-    starts: Mapping[str, int]
-    others: tuple[Value, ...]
-
     def __init__(
         self, known: Value, slots: Mapping[str, Affine], ranges: Ranges, starts: Mapping[str, int],
         others: Sequence[Value] = (),
     ) -> None:  # fmt: skip
         read = union(*(slots.get(name, Affine.index(name)).indices for name in known.axes))
-        axes = union(read, *(other.axes for other in others))
-        for name, value in (("axes", axes), ("known", known), ("slots", slots), ("ranges", ranges), ("starts", starts),
-                            ("others", tuple(others))):  # fmt: skip
-            object.__setattr__(self, name, value)
+        self.axes, self.known, self.others = union(read, *(other.axes for other in others)), known, tuple(others)
+        self.slots, self.ranges, self.starts = slots, ranges, starts
 
     @cached_property
     def estimate(self) -> Estimate:  # type: ignore[override]
@@ -422,10 +413,7 @@ class DeferredPairs(Value):
     """A symmetric matrix over an axis and its copy whose entries are computed where they are read."""
 
     def __init__(self, axes: Sequence[str], pairs: Pairs) -> None:
-        object.__setattr__(self, "axes", tuple(sorted(axes)))
-        object.__setattr__(self, "pairs", pairs)
-
-    pairs: Pairs
+        self.axes, self.pairs = tuple(sorted(axes)), pairs
 
     @property
     def estimate(self) -> Estimate:  # type: ignore[override]
@@ -494,7 +482,7 @@ class DeferredPairs(Value):
         return None if found is None else DeferredPairs(self.axes, found)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class IndexedValues(Indexed[Value]):
     """Numbers with errors, kept as summands; terms with equal equations are one, terms that are zero are dropped."""
 
