@@ -192,8 +192,8 @@ def depth(
 
     For every layer: the variance of a coordinate, the mean correlation of two tokens, the effective rank of all tokens,
     the entropy of attention and the kurtosis, each with its error. The folder receives depth.json, which
-    xarray.Dataset.from_dict reads, and depth.png, a curve for each choice of constants. With --width networks stand
-    beside the limit.
+    xarray.Dataset.from_dict reads, and depth.png: curves for several values of one constant, maps of the last layer for
+    several values of two. With --width networks stand beside the limit.
     """
     program = open_program(file, {name: values[0] for name, values in given.items() if len(values) == 1})
     from tensorprog.jobs.depths import depth as profile

@@ -140,16 +140,21 @@ def _number(value: float, error: float) -> str:
 
 
 def save_picture(path: Path, found: Any) -> None:
-    """A panel for each quantity: curves over the layers, one for each choice of constants.
+    """A panel for each quantity: curves over the layers, or a map of the last one over two constants.
 
     Raises    MissingPackageError without matplotlib
     """
     names = [name for name in LONG_NAMES if name in found or f"{name}_finite" in found]
+    mapped = sum(size > 1 for key, size in found.sizes.items() if key not in ("layer", "width")) == 2
 
     def draw(axes: Any) -> None:
         for name, ax in zip(names, axes, strict=True):
-            _curves(ax, found, name)
-        plots.legend(axes)
+            if mapped and name in found:
+                found[name].isel(layer=-1).squeeze().plot(ax=ax, cbar_kwargs={"label": LONG_NAMES[name]})
+                ax.set_title("")
+            else:
+                _curves(ax, found, name)
+        plots.legend([ax for ax in axes if ax.lines])
 
     plots.save(path, draw, len(names))
 
