@@ -207,12 +207,12 @@ def normal_points(dim: int, log2_size: int, replicates: int, seed: int, start: i
     return np.asarray(special.ndtri(points, out=points))
 
 
-def point_sets(dim: int, log2_size: int, seed: int, start: int = 0) -> Iterator[Array]:
+def point_sets(dim: int, log2_size: int, seed: int, start: int = 0, count: int = REPLICATES) -> Iterator[Array]:
     """Replicates of quasi-random normals, one at a time, from the point `start` on.
 
     Shapes    each (2**log2_size - start, dim)
     """
-    for r in range(REPLICATES):
+    for r in range(count):
         yield normal_points(dim, log2_size, 1, seed + SEED * r, start)[0]
 
 
@@ -250,14 +250,14 @@ def generators(dim: int, log2_size: int) -> NDArray[np.uint16]:
     for line in range(1, LINES + 1):
         other = powers * np.uint16(line) & last
         found += np.sum(np.maximum(np.minimum(other, size - other) * np.float32(line), 1) ** -4, axis=0)
-    for apart in range(1, NEIGHBOURS + 1):
+    for apart in range(1, min(NEIGHBOURS, dim - 1) + 1):
         near, far = (powers[apart], powers[apart:]), (powers[:-apart], powers[apart:])
         for x, y in (near, far):
             for one, two, third in ((1, x, y), (1, y, x), (x, y, np.uint16(1))):
                 both, twice = one + two, 2 * third
                 missing = sum(np.count_nonzero(other & last, axis=0) for other in (both + twice, both - twice))
                 found += 2 ** (-4 - apart / 2) * (2 * len(y) - missing)
-    return np.asarray(candidates[np.argsort(found, kind="stable")[:REPLICATES]], np.uint16)
+    return np.asarray(candidates[np.argsort(found, kind="stable")[: 2 * REPLICATES]], np.uint16)
 
 
 _kept_points = lru_cache(maxsize=2)(normal_points)

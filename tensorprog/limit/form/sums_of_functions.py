@@ -393,14 +393,18 @@ class SumsOfFunctions:
 
     # -- sums of functions ----------------------------------------------------------------------------------------
 
+    def itself(self, name: str) -> WeightedFunction:
+        """A vector as a variable."""
+        slots = tuple(Affine.index(str(k)) for k in range(len(self.netsor.families[name].ranges)))
+        return WeightedFunction(ONE, (), FORMAL, ((ONE, Variable(name, slots), ()),))
+
     def of(self, name: str) -> tuple[WeightedFunction, ...]:
         """Parts of a vector family (or of a scalar one, whose only part is a number)."""
         if (name, ()) not in self._parts:
             family = self.netsor.families[name]
             parts: list[WeightedFunction] = []
             if self.is_base(name) or name in self.carried - self.corrected:
-                slots = tuple(Affine.index(str(k)) for k in range(len(family.ranges)))
-                parts = [WeightedFunction(ONE, (), FORMAL, ((ONE, Variable(name, slots), ()),))]
+                parts = [self.itself(name)]
             for position in family.statements if not parts else ():
                 found = self.split(self.statement(position))
                 if len(family.statements) > 1 and any(part.coefficient != ZERO for part in found):

@@ -8,18 +8,18 @@ axis of all values, until a number leaves the recursion.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from weakref import proxy
 
 from tensorprog.gaussian.several import REPLICATES
-from tensorprog.language.arrows import connected
+from tensorprog.language.arrows import connected, reached
 from tensorprog.language.errors import NotCompiledError
-from tensorprog.language.expr import Affine
+from tensorprog.language.expr import Affine, variables
 from tensorprog.language.ir import Netsor, Nonlin, Range
 from tensorprog.limit.form.definitions import Corrected, reductions
-from tensorprog.limit.form.sums_of_functions import Inner, WeightedFunction, position_names
+from tensorprog.limit.form.sums_of_functions import ONE, Inner, WeightedFunction, position_names
 from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.moment.indexed import NOTHING, Equations, solve
 from tensorprog.limit.moment.numbers import Numbers
@@ -49,7 +49,8 @@ class NumericRecursion(Numbers):
         if "recurrences" not in self.program.known:
             self.program.known["recurrences"] = Recurrences(self.netsor)
         self.start(self.program.known["recurrences"].afresh(self))
-        self.replicates = (0, REPLICATES) if self.pointed_families else None
+        count = REPLICATES << bool(self.recurrences.loops)  # the spread of more is better known
+        self.replicates = (0, count) if self.pointed_families else None
 
     def share(self, whole: NumericRecursion) -> None:
         """Take over the program of another recursion and what is known of its functions, but no moments."""
@@ -118,13 +119,71 @@ class NumericRecursion(Numbers):
 
     def needs_points(self, part: WeightedFunction) -> bool:
         """Whether the expectations of a part are means over points."""
-        return self._carries(part) or any(map(self._together, self.parts.factors_of(part)))
+        return any(map(self._together, self.parts.factors_of(part)))
 
-    def _carries(self, part: WeightedFunction) -> bool:
-        return any(variable.name in self.parts.carried for _, variable, _ in part.inner)
+    def _carries(self, factor: WeightedFunction) -> bool:
+        return any(variable.name in self.parts.carried for _, variable, _ in factor.inner)
 
     def _together(self, factor: WeightedFunction) -> bool:
-        return self.parts.sums_over_vectors(factor) if self.jointly else self.parts.reduces(factor)
+        together = self.parts.sums_over_vectors if self.jointly else self.parts.reduces
+        return self._carries(factor) or together(factor)
+
+    def _groups(self, factors: Sequence[WeightedFunction]) -> list[list[WeightedFunction]]:
+        """Factors in groups that are independent of each other."""
+        return connected(factors, lambda one, two: not self.sources(one).isdisjoint(self.sources(two)))
+
+    def sources(self, factor: WeightedFunction) -> frozenset[str]:
+        """The weights and initial vectors that a factor is a function of, through all that is carried along."""
+        known, key, families = self.program.known, ("sources", factor.inner), self.netsor.families
+
+        def read(name: str) -> Iterator[str]:
+            made = (self.netsor.body[position] for position in families[name].statements)
+            return (v.name for s in made if isinstance(s, Nonlin) for v in variables(s.expr))
+
+        if key not in known:
+            names = reached(read, (variable.name for _, variable, _ in factor.inner))
+            known[key] = frozenset(self.parts.source(name) for name in names if self.parts.is_base(name))
+        found: frozenset[str] = known[key]
+        return found
+
+    def carried_by(self, name: str) -> str:
+        """The vector whose coordinates the moments of one with carried factors are averages of; '' without these.
+
+        A carried variable, where it is all that is carried, and independent of its other factors, or the vector itself.
+        """
+        known, key = self.program.known, ("carried by", name)
+        if key not in known:
+            parts = [(p.bound, self.parts.factors_of(p)) for p in self.parts.of(name)]
+            parts = [(bound, factors) for bound, factors in parts if any(map(self._carries, factors))]
+            known[key] = name if parts else ""
+            if len(parts) == 1 and not parts[0][0]:
+                group = next(group for group in self._groups(parts[0][1]) if any(map(self._carries, group)))
+                form = group[0].inner
+                if len(group) == len(form) == 1 and group[0].linear and form[0][0] == ONE and not form[0][2]:
+                    known[key] = form[0][1].name
+        found: str = known[key]
+        return found
+
+    @property
+    def drawn(self) -> frozenset[str]:
+        """The weights and initial vectors that averages over points read."""
+        known = self.program.known
+        if self.program.corrected:
+            return frozenset(self.parts.source(name) for name in self.netsor.families if self.parts.is_base(name))
+        if "drawn" not in known:
+            read = dict.fromkeys(v.name for s in self.netsor.body if not isinstance(s, Nonlin) for v in s.inputs)
+            found = list[tuple[bool, frozenset[str]]]()  # what is drawn together, and whether it needs points
+            for name in (n for n in read if self.netsor.families[n].kind == "vector" and n not in self.random):
+                factors = [f for part in self.parts.of(name) for f in self.parts.factors_of(part)]
+                own = [(self._together(f), self.sources(f)) for f in factors]
+                if self.carried_by(name) == name:
+                    own = [(True, frozenset().union(*(sources for _, sources in own)))]
+                found += own
+            groups = connected(found, lambda one, two: not one[1].isdisjoint(two[1]))
+            needed = [sources for group in groups if any(points for points, _ in group) for _, sources in group]
+            known["drawn"] = frozenset().union(*needed)
+        drawn: frozenset[str] = known["drawn"]
+        return drawn
 
     def expectations(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> IndexedValues:
         """E[f(l) g(l')] without coefficients; what one step of a recurrence reads is not remembered."""
@@ -148,7 +207,7 @@ class NumericRecursion(Numbers):
         known, key = self.program.known, ("factors", p, q, self.jointly)
         if key not in known:
             sides = [self.parts.factors_of(part) for part in (p, q)]
-            alone = self._apart(p, q, sides)
+            alone = self._apart(sides)
             known[key] = Factors(self.parts, alone), *([f for f in s if all(f is not a for a in alone)] for s in sides)
         factors, first, second = known[key]
         if factors.vanish:
@@ -163,23 +222,19 @@ class NumericRecursion(Numbers):
         )
         return found * others if first or second else others
 
-    def _apart(
-        self, p: WeightedFunction, q: WeightedFunction, sides: Sequence[Sequence[WeightedFunction]]
-    ) -> list[WeightedFunction]:
+    def _apart(self, sides: Sequence[Sequence[WeightedFunction]]) -> list[WeightedFunction]:
         """The factors of two parts that are independent of those at points."""
-        found = [*sides[0], *sides[1]]
-        if self._carries(p) or self._carries(q):
-            return []
-        read = [(f, {self.parts.source(v.name) for _, v, _ in f.inner if self.parts.is_base(v.name)}) for f in found]
-        groups = connected(read, lambda one, two: not one[1].isdisjoint(two[1]))
-        return [f for group in groups if not any(self._together(f) for f, _ in group) for f, _ in group]
+        groups = self._groups([*sides[0], *sides[1]])
+        return [f for group in groups if not any(map(self._together, group)) for f in group]
 
     def _uncentred(self, f: str, g: str, ranges: Ranges, at: Mapping[str, Affine] | None = None) -> IndexedValues:
-        carries = any(self._carries(part) for name in (f, g) for part in self.parts.of(name))
-        if self.random & {f, g} or not carries:
+        if self.random & {f, g} or any(self.carried_by(name) != name for name in (f, g)):
             return super()._uncentred(f, g, ranges, at)
         with self.guarded(f, g):
-            return IndexedValues.constant(self.points.average(f, g, ranges, at or {}), ranges)
+            first, second = (self.parts.itself(name) for name in (f, g))
+            names = {name: Affine.index(f"{name}_") for name in position_names(self.netsor, g)}
+            second = second.renamed(names).renamed(at or {})
+            return IndexedValues.constant(self.points.of_factors([first], [second], ranges), ranges)
 
     # -- what is filled in step by step ---------------------------------------------------------------------------
 

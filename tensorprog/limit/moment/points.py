@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorprog.gaussian.estimate import Estimate
+from tensorprog.gaussian.fast import threaded
 from tensorprog.gaussian.several import REPLICATES, lattice, point_sets, standard_errors
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.evaluate import (
@@ -39,7 +40,6 @@ from tensorprog.language.evaluate import (
     broadcast,
     contract,
     evaluate,
-    gather,
     take,
 )
 from tensorprog.language.expr import Affine, Variable, product_of, variables
@@ -60,10 +60,11 @@ Result = TypeVar("Result")
 Ranges = Mapping[str, Range]
 Slots = tuple[Affine, ...]
 LEAST_LOG2, MOST_LOG2, MOST_GIVEN_LOG2 = 8, 16, 11  # points of a replicate; of one that serves a draw of scores
+MOST_COPIED_LOG2 = 12  # of which there are copies
 NUMBERS = 1 << 26  # numbers held by all points together, about
 GIVEN = 1 << 15  # numbers held by the points of one replicate for one draw of scores
-DIMENSIONS = 64  # of a recurrence, beyond which points are those of a lattice
-COPIES = 4  # of its points, which read the normals of each source from another place on
+DIMENSIONS = 24  # of a recurrence, beyond which points are those of a lattice
+COPIES = 6  # of its points, which read the normals of each source from another place on
 SMALLEST = 1e-6  # of a singular value beside the largest: what is below is rounding in single precision
 EACH = 8  # points that tell the products apart which the coefficients of Onsager terms belong to
 FEWEST = REPLICATES << LEAST_LOG2  # points for such a draw
@@ -100,7 +101,7 @@ class VectorsAtPoints:
     """
 
     def __init__(
-        self, numbers: Numbers, steps: Iterable[Step], vectors: Sequence[str], held: int, alone: bool = False
+        self, numbers: Numbers, steps: Iterable[Step], vectors: Sequence[str], held: int, whole: bool = False
     ) -> None:
         self.numbers, self.netsor, self.parts, self.columns = (
             numbers,
@@ -115,7 +116,7 @@ class VectorsAtPoints:
         self._recent: tuple[Any, Value] = None, Value.of(0.0)  # the average that was asked for last
         self._products: dict[str, tuple[Any, Array]] = {}  # of the step that reads them
         self._factors: dict[tuple[Any, ...], Array] = {}  # of products that are known
-        self._alone = alone  # whether no sum of Gaussian vectors is drawn as one
+        self._whole = whole or numbers.each  # whether all is drawn that functions read, and no sum of vectors as one
         self._closures: dict[str, tuple[set[str], list[int]]] = {}
         self._limit = len(self.steps)  # steps from here on are not to be made yet
         assert numbers.replicates is not None
@@ -129,7 +130,7 @@ class VectorsAtPoints:
 
         For every such product, the slots of each initial vector at positions of the product.
         """
-        if not self.looped or self.numbers.each or self._alone:
+        if not self.looped or self._whole:
             return {}
         written: list[Inner] = []
         for statement in self.netsor.body:
@@ -173,7 +174,8 @@ class VectorsAtPoints:
                 read = variables(statement.expr) if isinstance(statement, Nonlin) else statement.inputs  # of all terms
                 for name in (v.name for v in read if self.parts.is_base(v.name)):
                     family, source = self.netsor.families[name], self.parts.source(name)
-                    if family.width not in fixed and not any(name in own for own in self.added.values()):
+                    known = self._whole or source in self.numbers.drawn
+                    if family.width not in fixed and known and not any(name in own for own in self.added.values()):
                         initials = self.numbers.initials
                         found[source] = self.columns.owner[source].shape if family.statements else initials[name].shape
         return found
@@ -206,23 +208,25 @@ class VectorsAtPoints:
         normals = sum(math.prod(shape) for source, shape in self.sources.items() if source not in self.numbers.initials)
         kept = names - self.momentary - {name for own in self.added.values() for name in own}
         members = sum(math.prod(self.netsor.families[name].shape) for name in kept)
-        members = max(1, members + -(-normals // self.copies))
+        each = self.lead * max(1, members * self.copies + normals)
         held = (2 + self.looped) * numbers_at_once(self._held, 2)  # in single precision
-        most = MOST_LOG2 - self.looped  # recurrences have products at every step, which take time
-        log2 = min(max(int(math.log2(max(1, held // (REPLICATES * members)))), LEAST_LOG2), most)
+        # recurrences have products at every step, which take time
+        most = MOST_COPIED_LOG2 if self.copies > 1 else MOST_LOG2 - 2 * self.looped
+        log2 = min(max(int(math.log2(max(1, held // each))), LEAST_LOG2), most)
+        count = self.copies << log2
         need(
-            (REPLICATES * members << log2) / 2,
-            f"the fewest points, {1 << log2} in each of {REPLICATES} replicates, of {', '.join(sorted(names))}",
+            (each << log2) / 2,
+            f"the fewest points, {count} in each of {self.lead} replicates, of {', '.join(sorted(names))}",
             "make the recurrence shorter",
         )
         turned = {s.other for s in self.numbers.program.corrected.values() if not self.numbers.by_moments(s)}
         products = max((self.columns.owner[weight].shape[1] for weight in turned), default=0)
-        if EACH * products > 1 << log2:
+        if EACH * products > count:
             raise NotCompiledError(
                 f"Onsager terms of {products} products with one matrix take at least {EACH} points for each product, "
-                f"and {1 << log2} fit: make the recurrence shorter, or raise max_memory (--max-memory)"
+                f"and {count} fit: make the recurrence shorter, or raise max_memory (--max-memory)"
             )
-        return 1 << log2
+        return count
 
     @cached_property
     def dimensions(self) -> int:
@@ -263,14 +267,17 @@ class VectorsAtPoints:
         for source, shape in self.sources.items():
             rows[source] = coordinates[start : start + math.prod(shape)]
             start += math.prod(shape)
-            lead = (1, *shape, REPLICATES, count) if self.numbers.each else (REPLICATES, *shape, count)
+            lead = (1, *shape, REPLICATES, count) if self.numbers.each else (self.lead, *shape, count)
             found[source] = np.empty(lead, np.float32)
         log2 = int(math.log2(count))
-        far = self.copies > 1 and len(times) <= count // 4
-        sets = (lattice(len(times), log2, 0, k) for k in range(REPLICATES)) if far else point_sets(len(times), log2, 0)
+        if self.copies > 1 and 4 * len(times) <= count:
+            sets = (lattice(len(times), log2, 0, k) for k in range(self.lead))
+        else:
+            number = REPLICATES if self.numbers.each else self.lead
+            sets = (points.T for points in point_sets(len(times), log2, 0, count=number))
         for k, points in enumerate(sets):
             for source, shape in self.sources.items():  # one replicate after the other: only what is kept takes memory
-                own = (points if far else points.T)[rows[source]].reshape(*shape, -1)
+                own = points[rows[source]].reshape(*shape, -1)
                 found[source][(0, ..., k, slice(None)) if self.numbers.each else k] = own
         if self.numbers.each:
             return {source: values.reshape(*values.shape[:-2], -1) for source, values in found.items()}
@@ -282,7 +289,8 @@ class VectorsAtPoints:
 
         What is averaged is none.
         """
-        averaged = {v.name for s in self.netsor.body if not isinstance(s, Nonlin) for v in s.inputs}
+        read = {v.name for s in self.netsor.body if not isinstance(s, Nonlin) for v in s.inputs}
+        averaged = {self.numbers.carried_by(name) or name for name in read}
         given = {s.target.name for s in self.netsor.body if isinstance(s, Corrected)}
         given |= self.numbers.program.corrected.keys()
         found = {s.target.name for s in self.netsor.body if isinstance(s, Nonlin | MatMul)} - averaged - given
@@ -450,7 +458,7 @@ class VectorsAtPoints:
 
     def _starts(self, count: int) -> list[int]:
         """The normals of a source that each copy begins with, of so many; after the last comes the first."""
-        return [copy * count // self.copies for copy in range(self.copies)]
+        return [copy * count // (self.copies + 1) for copy in range(self.copies)]
 
     def _copied(self, normals: Array) -> Array:
         """Normals at the points of all copies.
@@ -465,14 +473,24 @@ class VectorsAtPoints:
 
         Shapes    factor (.., rows, first columns), normals (.., columns, points of a copy) -> (.., rows, points)
         """
-        (stop, columns), parts = (factor.shape[-1], normals.shape[-2]), []
-        for start in self._starts(columns):
-            kept = min(stop, columns - start)
-            part = factor[..., :kept] @ normals[..., start : start + kept, :]
-            if kept < stop:
-                part += factor[..., kept:] @ normals[..., : stop - kept, :]
-            parts.append(part)
-        return np.concatenate(parts, axis=-1)
+        (stop, columns), starts = (factor.shape[-1], normals.shape[-2]), self._starts(normals.shape[-2])
+        found = np.empty((*factor.shape[:-1], len(starts), normals.shape[-1]), np.float32)
+
+        def multiply(part: slice) -> None:
+            rows, own, into = factor[part], normals[part], found[part]
+            for copy, start in enumerate(starts):
+                kept = min(stop, columns - start)
+                into[..., copy, :] = rows[..., :kept] @ own[..., start : start + kept, :]
+                if kept < stop:
+                    into[..., copy, :] += rows[..., kept:] @ own[..., : stop - kept, :]
+
+        threaded(multiply, self._apart)
+        return found.reshape(*found.shape[:-2], -1)
+
+    @property
+    def _apart(self) -> list[slice]:
+        """What is multiplied by itself: every replicate, whose normals stay in cache, or all draws, which are small."""
+        return [slice(None)] if self.numbers.each else [slice(k, k + 1) for k in range(self.lead)]
 
     def factor(self, weight: str, members: Array, stop: int) -> Array:
         """Triangular factors of the covariance of the first products of some weight members.
@@ -532,6 +550,11 @@ class VectorsAtPoints:
 
     def of_factors(self, p: Sequence[WeightedFunction], q: Sequence[WeightedFunction], ranges: Ranges) -> Value:
         """E of the product of some factors of two parts."""
+        if not (self._whole or all(map(self._made_of, (*p, *q)))):
+            return VectorsAtPoints(self.numbers, self.steps, self.vectors, self._held, True).of_factors(p, q, ranges)
+        key = *p, *q, *ranges.items()
+        if self._recent[0] == key:  # as the next of several products with one vector asks
+            return self._recent[1]
         own = self.parts.every_range() | dict(ranges)
         sides = []
         for side in (p, q):
@@ -542,39 +565,37 @@ class VectorsAtPoints:
             sizes = dict(zip(value.axes, value.data.shape, strict=True)) | {REPLICATE: self.lead}
             sizes |= {COORDINATE: self.total} if COORDINATE in lead else {}
             sides.append(Open(axes, broadcast(value, axes, sizes)))
-        return self._mean(*sides)
-
-    def average(self, f: str, g: str, ranges: Ranges, at: Mapping[str, Affine]) -> Value:
-        """E of the product of two vectors, positions '0', ... of one and '0_', ..., or `at` others, of the other."""
-        alone = {name for product, own in self.added.items() for name in (product, *own)} & {f, g}
-        if alone:  # of which a covariance with other vectors is asked for, when all is known
-            return VectorsAtPoints(self.numbers, self.steps, self.vectors, self._held, True).average(f, g, ranges, at)
-        key = f, g, tuple(ranges.items()), tuple(at.items())
-        if self._recent[0] == key:  # as the next of several weights that multiply one vector asks
-            return self._recent[1]
-        one = self._at(f, {str(k): Affine.index(str(k)) for k in range(len(self.netsor.families[f].ranges))}, ranges)
-        names = (f"{k}_" for k in range(len(self.netsor.families[g].ranges)))
-        two = self._at(g, {name[:-1]: at.get(name, Affine.index(name)) for name in names}, ranges)
-        self._recent = key, self._mean(one, two)
+        self._recent = key, self._mean(*sides)
         return self._recent[1]
 
-    def _at(self, name: str, slots: Mapping[str, Affine], ranges: Ranges) -> Open:
-        """A vector at the points, at forms of indices in the ranges."""
-        values, starts = self.values(name, tuple(slot.span(ranges) for slot in slots.values()))
-        first = {str(k): start for k, start in enumerate(starts)}
-        return gather(Open((REPLICATE, *slots, COORDINATE), values), slots, ranges, first)
+    def _made_of(self, factor: WeightedFunction) -> bool:
+        """Whether a factor is a function of what is drawn for the moments that the program needs."""
+        names = {variable.name for _, variable, _ in factor.inner}
+        sums = ({product, *own} for product, own in self.added.items())
+        drawn = self.numbers.sources(factor) <= self.numbers.drawn
+        return drawn and all(own <= names or not own & names for own in sums)
 
     def _mean(self, one: Open, two: Open) -> Value:
         """The mean of a product over the points, with the spread of the replicates that serve one draw."""
         count = self.count
         sets = REPLICATES if self.numbers.each else 1
         parts = [[Open(v.axes, v.data[..., k * count : (k + 1) * count]) for v in (one, two)] for k in range(sets)]
-        sums = [contract(first, second, [COORDINATE]) for first, second in parts]
+        sums = [self._sum(first, second) for first, second in parts]
         each = np.stack([part.data for part in sums]) / count
         if not np.isfinite(each).all():
             raise FloatingPointError("a function of vectors is not finite for some of their values")
         error = standard_errors(each) if sets > 1 else np.zeros(each.shape[1:])
         return Value(sums[0].axes, Estimate(each.mean(axis=0), error))
+
+    def _sum(self, one: Open, two: Open) -> Open:
+        """The sum of a product over the points."""
+
+        def summed(part: slice) -> Open:
+            first, second = (Open(value.axes, value.data[part]) for value in (one, two))
+            return contract(first, second, [COORDINATE])
+
+        found = threaded(summed, self._apart)
+        return Open(found[0].axes, np.concatenate([part.data for part in found]))
 
 
 def within(box: Box, other: Box | None) -> bool:
