@@ -43,7 +43,6 @@ class Program(Builder, Shown):
         return isinstance(other, Program) and self.netsor == other.netsor
 
     __hash__ = None  # type: ignore[assignment]  # declarations may follow
-    _checked: tuple[Netsor, Report] | None = None  # what was judged last
     imported: Imported | None = None
     """What became of the parameters of a torch module, of a program that `from_torch` made."""
 
@@ -111,10 +110,10 @@ class Program(Builder, Shown):
         """
         from tensorprog.results.limit_answers import check_with_limit
 
-        netsor = self.netsor
-        if self._checked is None or self._checked[0] is not netsor:
-            self._checked = netsor, check_with_limit(netsor)
-        return self._checked[1]
+        if "check" not in self.netsor.remembered:
+            self.netsor.remembered["check"] = check_with_limit(self.netsor)
+        report: Report = self.netsor.remembered["check"]
+        return report
 
     def rewritten(self) -> Program:
         """The program in the theorem's form, after the exact rewrites that `check` judges by.

@@ -55,15 +55,13 @@ Array = NDArray[Any]
 class ConditionalProgram:
     """A program with the statements of the conditional laws of its outputs.
 
-    `mean` and `variance` have the family of each by output, without means that are 0; `refused` says why an output
-    has no such law.
+    `mean` and `variance` have the family of each by output that has such a law, without means that are 0.
     """
 
     original: Netsor
     netsor: Netsor
     mean: Mapping[str, str]
     variance: Mapping[str, str]
-    refused: Mapping[str, str]
 
     def separate(self, samples: Samples) -> Samples:
         """Samples of `netsor` as samples of the original, with the conditional laws beside its own variables."""
@@ -93,21 +91,21 @@ def with_conditional(netsor: Netsor) -> ConditionalProgram:
     added: list[Statement] = []
     mean: dict[str, str] = {}
     variance: dict[str, str] = {}
-    refused: dict[str, str] = {}
+    refused: list[str] = []
     for name in netsor.outputs:
         try:
             statements, variance[name], own = _Output(editor, name).statements()
         except NotCompiledError as error:
-            refused[name] = str(error)
+            refused.append(str(error))
             continue
         added += statements
         mean |= {name: own} if own else {}
     if not variance:
-        raise NotCompiledError("no output has a conditional law: " + "; ".join(refused.values()))
+        raise NotCompiledError("no output has a conditional law: " + "; ".join(refused))
     larger, _ = editor.result()
     outputs = (*netsor.outputs, *variance.values(), *mean.values())
     larger = replace(larger, body=(*larger.body, *added), outputs=outputs)
-    return ConditionalProgram(netsor, larger, mean, variance, refused)
+    return ConditionalProgram(netsor, larger, mean, variance)
 
 
 def gaussians(samples: Samples, name: str, position: int) -> tuple[Array, Array]:

@@ -301,7 +301,7 @@ def test_outputs_with_a_law_stand_beside_those_without() -> None:
     assert set(net.conditional) == {"f"}
     assert set(net) == {"y", "f", "p"}  # nothing of what was added
     assert net.averages["m"].shape == (10,)
-    assert "no linear combination" in with_conditional(found.netsor).refused["y"]
+    assert "y" not in with_conditional(found.netsor).variance
 
 
 def test_names_that_are_not_the_programs_own_are_not_kept() -> None:

@@ -63,7 +63,7 @@ def test_brackets_in_indices_are_answered(indices: str) -> None:
 def test_an_amount_of_memory_that_is_none_is_refused_at_once(small: Path, size: str, command: str) -> None:
     result = CliRunner().invoke(main, [command, str(small), f"--max-memory={size}"])
     assert result.exit_code == 2
-    assert f"--max-memory {size}: is not an amount of memory" in result.output
+    assert f"{size!r} is not an amount of memory" in result.output
     assert not (small.parent / "runs").exists()
 
 

@@ -239,7 +239,7 @@ def limit(
     self_check: bool,
     samples: int,
     seed: int | None,
-    max_memory: str | None,
+    max_memory: int | None,
 ) -> int:
     """Compile the infinite-width limit of FILE and print means, covariances and kurtosis with their errors,
     formulas with --symbolic or --latex, or with --self-check what the limit's own draws say of it.
@@ -314,7 +314,7 @@ def sample(
     overrides: dict[str, str],
     size: int,
     seed: int | None,
-    max_memory: str | None,
+    max_memory: int | None,
     out: Path,
 ) -> int:
     """Draw outputs and scores of FILE from its limit into an .npz file."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from tensorprog.language.errors import Problem, ProgramError, TensorprogError, did_you_mean, fail, need_package, visible
+from tensorprog.language.errors import Problem, TensorprogError, did_you_mean, fail, need_package, visible
 from tensorprog.language.files import FULL, json_text
 from tensorprog.language.memory import parse_memory
 from tensorprog.show.terminal import prepare
@@ -304,13 +304,9 @@ def widths(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> tup
     return tuple(_whole("--width", text, 1, 10**7) for given in texts for text in given.split(",")) or None
 
 
-def memory(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
-    """An amount of memory, refused before anything is done if it is none."""
-    try:
-        parse_memory(text or ("1" if text is None else "none"))
-    except ProgramError:
-        raise fail(f"--max-memory {text}: is not an amount of memory", fix="--max-memory 1GiB") from None
-    return text
+def memory(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
+    """An amount of memory in bytes, refused before anything is done if it is none."""
+    return None if text is None else parse_memory(text)
 
 
 def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:

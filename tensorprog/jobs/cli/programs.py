@@ -238,7 +238,7 @@ def import_(
     at: int | None,
     against: int | None,
     samples: int | None,
-    max_memory: str | None,
+    max_memory: int | None,
     name: str,
     no_check: bool,
     out: Path | None,

@@ -90,7 +90,7 @@ def sweep(
     variables: tuple[str, ...],
     workers: int | None,
     scheduler: str | None,
-    max_memory: str | None,
+    max_memory: int | None,
     out: Path | None,
 ) -> int:
     """Run FILE at each width and each choice of constants, several times over, and compare each with its limit.
@@ -185,7 +185,7 @@ def depth(
     samples: int,
     seed: int | None,
     draws: int,
-    max_memory: str | None,
+    max_memory: int | None,
     out: Path | None,
 ) -> int:
     """Follow the tokens of a family Z of FILE, such as z of z[t,i], through the layers of the limit.
@@ -250,7 +250,7 @@ def solve(
     between: tuple[float, float] | None,
     seed: int | None,
     draws: int,
-    max_memory: str | None,
+    max_memory: int | None,
 ) -> int:
     """Find the CONSTANT of FILE for which a quantity of the last layer of a family has a value.
 
@@ -306,7 +306,7 @@ def train(
     loss: str | None,
     samples: int,
     seed: int | None,
-    max_memory: str | None,
+    max_memory: int | None,
     out: Path | None,
 ) -> int:
     """Follow FILE through the first steps of training: losses, outputs, and the size of each family of vectors.
@@ -351,7 +351,7 @@ def train(
 @options(most_memory("networks", "3GiB"))
 @options(out("Where files go.", default=Path("runs/paper"), show_default=True), FORMAT, QUIET)
 def paper(
-    names: tuple[str, ...], samples: int, repeats: int, seed: int | None, max_memory: str | None, out: Path
+    names: tuple[str, ...], samples: int, repeats: int, seed: int | None, max_memory: int | None, out: Path
 ) -> int:
     """Make figures of Sakai, Karakida & Imaizumi 2025: fig1a, fig1b, fig2a, fig2b, fig3, relu, or all.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tensorprog.jobs.choices import Choice, choices
 from tensorprog.language.averages import unused
-from tensorprog.language.errors import Span, did_you_mean, fail
+from tensorprog.language.errors import Span, check_count, did_you_mean, fail
 from tensorprog.language.expr import Reduction, Variable, call, free_indices, slots_of, variables, walk
 from tensorprog.language.ir import Netsor, Nonlin
 from tensorprog.language.memory import parse_memory
@@ -153,9 +153,7 @@ def _names(netsor: Netsor, index: str) -> list[str]:
 
 def _deeper(netsor: Netsor, name: str, slot: int, index: str, to: Any) -> Netsor:
     """The program with so many layers: the constant in the range of the index has another value."""
-    if isinstance(to, bool) or not hasattr(to, "__index__") or to < 1:
-        raise fail(f"to must be a whole number of at least 1, not {to!r}")
-    declared, to, named = netsor.index[index], int(to), _names(netsor, index)
+    declared, to, named = netsor.index[index], check_count("to", to), _names(netsor, index)
     last = netsor.families[name].ranges[slot][1] - 1
     if len(named) == 1 and last != to:
         ((_, netsor),) = choices(netsor, {named[0]: int(netsor.scalars[named[0]] or 0) + to - last})
