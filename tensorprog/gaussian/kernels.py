@@ -81,11 +81,6 @@ class Elementary:
         """Whether there is a sign among the sigmoids."""
         return any(h == 0 for _, h in self.sigmoids)
 
-    @property
-    def only_sigmoids(self) -> bool:
-        """Whether there is nothing else."""
-        return bool(self.sigmoids) and not (self.constant or self.at_zero or self.linear or self.ramps or self.bells)
-
     def meets(self, other: Elementary) -> bool:
         """Whether products of both have closed forms: not those of x erf(a x) and exp(-(b x)^2)."""
         return not ((self.ramps and other.bells) or (self.bells and other.ramps))
@@ -332,29 +327,19 @@ def passed_on(
 
     Shapes    all broadcast to the batch -> batch
     """
-    if not (f.only_sigmoids and g.only_sigmoids):
-        before, up = values(f, g, v, w, cov), 1 + STEP
-        nearer = cov - np.copysign(STEP, cov) * (np.sqrt(v) * np.sqrt(w))
+    before, up = values(f, g, v, w, cov), 1 + STEP
+    nearer = cov - np.copysign(STEP, cov) * (np.sqrt(v) * np.sqrt(w))
 
-        def change(v: Array, w: Array, cov: Array) -> Array:
-            return np.asarray(np.abs(values(f, g, v, w, cov) - before) / STEP)
+    def change(v: Array, w: Array, cov: Array) -> Array:
+        return np.asarray(np.abs(values(f, g, v, w, cov) - before) / STEP)
 
-        together = ROOM * moved * change(v * up, w * up, cov * up)
-        if same.all():
-            return np.asarray(together)
-        apart = moved * change(v * up, w, cov) + other * change(v, w * up, cov) + turned * change(v, w, nearer)
-        both = np.maximum(np.maximum(moved, other), turned)
-        apart = ROOM * apart + both * steepness(f, g, v, w, cov, both)
-        return np.where(same, together, apart)
-    total = np.zeros(np.broadcast_shapes(v.shape, w.shape, cov.shape))
-    for (a, h), (b, k) in product(f.sigmoids, g.sigmoids):
-        rho, root, _ = _turned(v, w, cov, h, k)
-        share, also = v / (v + h), w / (w + k)
-        apart = turned * np.sqrt(share * also) + np.abs(rho) / 2 * (moved * share + other * also)
-        together = moved * rho * (1 - (share + also) / 2)
-        steep = np.maximum(root, np.sqrt(np.maximum(np.maximum(moved, other), turned)) + SMALL)
-        total += 2 / np.pi * abs(a * b) * np.where(same, together, apart) / steep
-    return total
+    together = ROOM * moved * change(v * up, w * up, cov * up)
+    if same.all():
+        return np.asarray(together)
+    apart = moved * change(v * up, w, cov) + other * change(v, w * up, cov) + turned * change(v, w, nearer)
+    both = np.maximum(np.maximum(moved, other), turned)
+    apart = ROOM * apart + both * steepness(f, g, v, w, cov, both)
+    return np.where(same, together, apart)
 
 
 def _turned(v: Array, w: Array, cov: Array, h: float, k: float) -> tuple[Array, Array, Array]:

@@ -167,7 +167,7 @@ class KernelSteps:
     ) -> Array:
         """The result, of arrays that are given, and of what `left` and `right` take from the numbers of X and Y.
 
-        Shapes    all broadcast to shape -> shape; it may stand in `out`
+        Shapes    all broadcast to shape -> shape; it may stand in `out`, a matrix, with X its rows and Y its columns
         """
         sides, compiled = ([side[left] for side in self.left], [side[right] for side in self.right]), passes()
         if compiled is None or math.prod(shape) < MANY:
@@ -175,7 +175,9 @@ class KernelSteps:
             return found if found.shape == shape else np.broadcast_to(found, shape).copy()
         sizes = [np.broadcast_shapes((1,) * len(shape), *(side.shape for side in own)) for own in sides]
         first = len(shape)  # of the last axes, along which numbers of X and Y change as the arrays do, or not at all
-        while first and all(math.prod(size[first - 1 :]) in (1, math.prod(shape[first - 1 :])) for size in sizes):
+        while first > (out is not None) and all(
+            math.prod(size[first - 1 :]) in (1, math.prod(shape[first - 1 :])) for size in sizes
+        ):
             first -= 1
         arrays, rows, found = list[Array](), list[Array](), np.empty(shape) if out is None else out
         for own, size in zip(sides, sizes, strict=True):
@@ -187,9 +189,8 @@ class KernelSteps:
         array = np.stack([np.broadcast_to(each, shape) for each in given]) if len(given) > 1 else given[0][None]
         array = np.broadcast_to(array, (len(given), *shape)).reshape(-1, *lines)
         kinds, numbers = np.array(self.steps), np.array(self.numbers)
-        made = found.reshape(lines)  # a copy, where `out` is a part of a larger array
-        compiled.walk(kinds, numbers, self.result, *arrays, *rows, array, made)
-        return found if np.may_share_memory(made, found) else made.reshape(shape)
+        compiled.walk(kinds, numbers, self.result, *arrays, *rows, array, found.reshape(lines))
+        return found
 
     def _by_numpy(self, given: Sequence[Array], left: Sequence[Array], right: Sequence[Array]) -> Array:
         last = {read: n for n, step in enumerate(self.steps) for read in step[1:4]} | {self.result: len(self.steps)}

@@ -106,7 +106,7 @@ def kernels_of_networks(
             weights=(*extended.weights, *made.weights), outputs=tuple(tangents), run=(), train=(),
             body=(*extended.body, *(statement for statement in made.body if statement not in known)),
         )  # fmt: skip
-    taken = {*extended.index, *extended.families, *extended.constant}
+    taken = extended.taken
     rows, columns = ([unused(f"{word}{k}", taken) for k in range(len(family.ranges))] for word in ("row", "column"))
     indices = [Index(own, *span) for names in (rows, columns) for own, span in zip(names, family.ranges, strict=True)]
     averages, names = dict[str, str](), list[str]()

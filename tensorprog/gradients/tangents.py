@@ -48,14 +48,7 @@ class Tangents:
 
     def __init__(self, netsor: Netsor, outputs: Collection[str], parameters: Collection[str], copies: bool) -> None:
         self.source, self.copies = netsor, copies
-        self.names = {
-            *netsor.families,
-            *netsor.index,
-            *netsor.constant,
-            "n",
-            *(name for name, *_ in netsor.widths),
-            *dict(netsor.fixed_widths),
-        }
+        self.names = {*netsor.taken, "n"}
         self.indices: dict[str, Index] = dict(netsor.index)
         self.initial: list[Initial] = []
         self.weights: list[Weight] = []
