@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
@@ -15,7 +15,7 @@ from tensorprog.check.clauses import Report, check
 from tensorprog.check.clauses.context import LimitNumbers, ScoreMean
 from tensorprog.gaussian.function import Left, at_most
 from tensorprog.language.averages import unused, with_averages
-from tensorprog.language.errors import Problem, TensorprogError
+from tensorprog.language.errors import TensorprogError
 from tensorprog.language.evaluate import Open, Scope, align, evaluate, take, union
 from tensorprog.language.expr import Affine, Call, Expr, Number, Variable, reindexed, slots_of, variables
 from tensorprog.language.ir import Dot, Netsor, Nonlin, Range
@@ -151,12 +151,6 @@ class LimitAnswers(LimitNumbers):
             return 0.0
         return 1 - value if 1 - value > error else None
 
-    def uncompiled(self, netsor: Netsor) -> Sequence[Problem]:
-        """What the limit of a program after its rewrites does not compute; statement, line and what to write."""
-        from tensorprog.limit.moment.compilable import uncompiled
-
-        return uncompiled(netsor)
-
 
 def _of_averages(netsor: Netsor, name: str) -> bool:
     """Whether a family is numbers in the limit: scalars, or vectors that are functions of scalars alone."""
@@ -186,7 +180,6 @@ class _Upstream(LimitAnswers):
     """For what is upstream of a score: if a mean is asked for there, the answer is not needed."""
 
     mean = LimitNumbers.mean
-    uncompiled = LimitNumbers.uncompiled
 
 
 def _averaged(netsor: Netsor, dot: Dot) -> Netsor:

@@ -24,7 +24,7 @@ from tensorprog.check.clauses.context import (
     LimitNumbers,
     Rule,
 )
-from tensorprog.check.clauses.extensions import averages, compiled, coordinates, one_layer, unused, widths
+from tensorprog.check.clauses.extensions import averages, coordinates, one_layer, widths
 from tensorprog.check.clauses.functions import declared, limiting_values, nonlinearities
 from tensorprog.check.clauses.report import GRADES, Claim, Finding, Grade, Report, Standing
 from tensorprog.check.clauses.scores import bounded, dedicated, different, operands, scales, transposes, variance
@@ -50,8 +50,6 @@ RULES: tuple[Rule, ...] = (
     widths,
     variance,
     declared,
-    unused,
-    compiled,
 )
 ORDER = ("fails", "unknown", "remark", "warning", "holds")
 
@@ -81,7 +79,6 @@ def check(netsor: Netsor, numbers: LimitNumbers | None = None) -> Report:
         if rule.holds and context.sides and not kept:
             kept["holds",] = context.finding("holds", (), rule.holds)
         findings += kept.values()
-        context.failing |= any(finding.failing for finding in kept.values())
     findings.sort(key=lambda f: ORDER.index(f.verdict))
     follows = {finding.consequence for finding in findings if finding.failing}
     consequence = next((k for k in (DIVERGES, NOT_COVERED) if k in follows), "")

@@ -1,8 +1,8 @@
 """What the rules of Assumption 1 read, and the form in which they answer.
 
-The rules decide by structure alone wherever they can.  Four questions are left for numbers of the limit: does a score
-have a mean, are functions finite at the limits of averages, is a denominator 0 with some probability, and does this
-version compute the limit at all.  `LimitNumbers` has the questions; who answers them, the check does not know.
+The rules decide by structure alone wherever they can.  Three questions are left for numbers of the limit: does a
+score have a mean, are functions finite at the limits of averages, and is a vector 0 there with some probability.
+`LimitNumbers` has the questions; who answers them, the check does not know.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from tensorprog.check.graph import SIDES, Operand, Structure
 from tensorprog.check.overlaps import FAILS, UNKNOWN, Verdict
 from tensorprog.check.rewrites import Rewritten
 from tensorprog.check.signs import coordinatewise
-from tensorprog.language.errors import Problem
 from tensorprog.language.expr import Expr, Number, replace_variables
 from tensorprog.language.formats import label
 from tensorprog.language.ir import Dot, Initial, MatMul, Netsor, Nonlin, Weight
@@ -76,10 +75,6 @@ class LimitNumbers:
         """
         return None
 
-    def uncompiled(self, netsor: Netsor) -> Sequence[Problem]:
-        """What the limit of a program after its rewrites does not compute; statement, line and what to write."""
-        return ()
-
 
 @dataclass(frozen=True)
 class Rule:
@@ -112,7 +107,6 @@ class Context:
     calculus: Calculus
     numbers: LimitNumbers
     rule: Rule | None = None  # whose turn it is
-    failing: bool = False  # whether a finding puts the program outside
 
     @property
     def netsor(self) -> Netsor:

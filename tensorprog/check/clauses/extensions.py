@@ -1,4 +1,4 @@
-"""What results beyond Assumption 1 cover: several layers of scores, averages, several widths; and warnings.
+"""What results beyond Assumption 1 cover: several layers of scores, averages, several widths.
 
 Each finding that rests on such a result comes with a claim, which says how it is proved.
 
@@ -12,15 +12,12 @@ from itertools import islice, product
 
 from tensorprog.check.clauses.context import NETSOR_PLUS, Context, makers, rule, shown_place
 from tensorprog.check.clauses.report import Claim, Finding
-from tensorprog.check.graph import Operand, Structure
+from tensorprog.check.graph import Operand
 from tensorprog.check.overlaps import FAILS, HOLDS, Verdict
 from tensorprog.language.arrows import grouped
 from tensorprog.language.ir import MatMul
 
 ITERATED = "iterated layers"
-ADVICE = "advice, no clause of Assumption 1"
-MANY = 300  # statements, whose sums are not written out for a check, which is quick
-FEW = 12  # statements that are never too large when they are written into each other
 
 
 @rule("one layer of scores", "Sakai et al. 2025, Theorem 1", "no weight multiplies a vector that depends on a score")
@@ -183,46 +180,3 @@ def _behind_fixed(check: Context) -> Iterator[Finding | Claim]:
     if behind:
         names = ", ".join(dict.fromkeys(check.text(p) for p in behind))
         yield Claim(ITERATED, "conjecture", f"{names}: weights behind vectors of finite width")
-
-
-# -- warnings beside Assumption 1: what does nothing, what this version does not compute -------------------------------
-
-
-@rule("unused statements", ADVICE)
-def unused(check: Context) -> Iterator[Finding]:
-    """Statements that no output depends on."""
-    relevant = Structure.of(check.written).relevant
-    idle = [s for position, s in enumerate(check.written.body) if position not in relevant]
-    for statement in idle:
-        yield check.finding(
-            "warning",
-            tuple(k for k, origin in enumerate(check.rewritten.origin) if origin == str(statement.target)),
-            f"{statement.target} does not reach an output: it changes nothing, and no other rule looks at it",
-            f"drop it, or add {statement.target.name} to the outputs",
-        )
-
-
-@rule("compiled limit", "this version of tensorprog")
-def compiled(check: Context) -> Iterator[Finding]:
-    """Numbers of the limit that this version does not compute, where the limit exists; not in long programs."""
-    netsor, structure = check.netsor, check.structure
-    if check.failing or len(netsor.body) > MANY:
-        return
-    if (  # so little that all of it is compiled, and the recursion need not be loaded
-        len(netsor.body) <= FEW
-        and not structure.behind_scores
-        and not structure.converging & structure.random
-        and not netsor.fixed_widths
-        and not any(isinstance(statement, MatMul) and statement.transposed for statement in netsor.body)
-        and not any(len(family.statements) > 1 for family in netsor.families.values())
-        and not any(index.boundary for index in netsor.indices)
-    ):
-        return
-    for problem in check.numbers.uncompiled(check.netsor):
-        span = problem.span
-        position = next((p for p, s in enumerate(check.netsor.body) if s.span == span), None)
-        where = span.text.partition(" = ")[0] if position is None else check.text(position)
-        message = f"{problem.message}; networks of finite width are drawn all the same"
-        fixes = (problem.fix,) if problem.fix else ()
-        nodes = () if position is None else (where,)
-        yield Finding("compiled limit", "warning", where, span.line, message, fixes, nodes=nodes)
