@@ -51,11 +51,10 @@ TINY = 1e-13  # what may be 0 but for rounding
 FEW = 64  # values of a parameter that are looked at one by one
 ROUNDS, SETTLING = 12, 3  # of a recurrence, and those after which ranges that still grow are given up
 BELOW_TWO = 2 - 1e-9
-BELOW = {"less": True, "less_equal": True, "greater": False, "greater_equal": False}
+ORDERED = ("less", "less_equal", "greater", "greater_equal")
 
 JUMPS = ("sign", "step")  # for the reason that is given: `refuted` decides, by numbers
 
-Known = Mapping[Expr, Interval]
 Need = tuple[str, Expr]
 
 
@@ -215,7 +214,6 @@ class Calculus:
         self.ranges = netsor.ranges
         self.statements: dict[int, Facts] = {}  # by position, as functions of MatMul outputs, scores and averages
         self._closed: dict[Expr, tuple[float, float, bool] | None] = {}
-        self._known: dict[Expr, Interval] = {}  # ranges of parts inside a branch of `where`
         for p, s in enumerate(netsor.body):
             match s:
                 case MatMul():
@@ -298,15 +296,9 @@ class Calculus:
 
     # -- the walk ------------------------------------------------------------------------------------------------------
 
-    def expression(self, expr: Expr, position: int, known: Known | None = None) -> Facts:
-        """Facts of an expression that stands in a statement; `known`: ranges of some of its parts."""
-        before = self._known
-        self._known = before if known is None else _meet(before, known)
+    def expression(self, expr: Expr, position: int) -> Facts:
+        """Facts of an expression that stands in a statement."""
         found = self._node(expr, position)
-        low, high = self._known.get(expr, ALL)
-        if max(found.low, low) <= min(found.high, high):
-            found = _tidy(found, low=max(found.low, low), high=min(found.high, high))
-        self._known = before
         steep = found.modulus == INF and found.growth < INF and found.real
         calls = (ATOMS[node.atom] for node in walk(expr) if isinstance(node, Call))
         if steep and found.depends == {"given average"} and all(a.continuous or a.name == "divide" for a in calls):
@@ -463,8 +455,7 @@ class Calculus:
             branches = [self.expression(branch, at) for branch in (yes, no)]
             seen = [p for p in branches if p.high > -INF]
             return replace(_either(*seen), masked=any(p.masked for p in branches)) if seen else branches[0]
-        given, sides = self.expression(condition, at), self._sides(condition)
-        branches = [self.expression(branch, at, side) for branch, side in zip((yes, no), sides, strict=True)]
+        given, *branches = (self.expression(part, at) for part in expr.args)
         found = replace(_either(*branches), **_joint((*branches, replace(given, rough=None, wild=None))))
         if any(p.masked for p in branches):
             return self._unknown(expr, at, f"{expr} is masked under a condition that is random", branches, certain=True)
@@ -474,38 +465,15 @@ class Calculus:
             return found
         return _tidy(found, modulus=INF, rough=Fault(expr, at, f"{expr} switches where its condition changes"))
 
-    def _threshold(self, condition: Expr) -> tuple[Expr, Expr, bool, Interval] | None:
-        """(u, c, whether u lies below c where it holds, c's range) of a comparison of u with a number, or None."""
-        if not (isinstance(condition, Call) and condition.atom in BELOW):
-            return None
-        (u, c), below = condition.args, BELOW[condition.atom]
-        u, c, below = (u, c, below) if variables(u) else (c, u, not below)
-        span = self.closed(c)
-        return (u, c, below, span) if span and not variables(c) else None
-
-    def _sides(self, condition: Expr) -> tuple[Known, Known]:
-        """Ranges of parts where a condition holds, and where it does not."""
-        if isinstance(condition, Call) and condition.atom in LOGICAL:
-            k = LOGICAL.index(condition.atom)
-            both = _meet(*(self._sides(part)[k] for part in condition.args))
-            return ({}, both) if k else (both, {})
-        found = self._threshold(condition)
-        if not found:
-            return {}, {}
-        u, _, below, (low, high) = found
-        under, over = {u: (-INF, high)}, {u: (low, INF)}
-        if isinstance(u, Call) and u.atom == "abs":
-            under[u.args[0]] = -high, high
-        return (under, over) if below else (over, under)
-
     def _meets(self, condition: Expr, yes: Expr, no: Expr) -> bool:
         """Whether both branches are equal wherever the sides of a comparison are."""
         if isinstance(condition, Call) and condition.atom in LOGICAL:
             return all(self._meets(part, yes, no) for part in condition.args if variables(part))
-        threshold = self._threshold(condition)
-        if not threshold:
+        if not (isinstance(condition, Call) and condition.atom in ORDERED):
             return False
-        u, c, *_ = threshold
+        u, c = condition.args if variables(condition.args[0]) else condition.args[::-1]
+        if self.closed(c) is None:
+            return False
         places = [(u, c)]
         if isinstance(u, Call) and u.atom == "abs":
             places = [(u.args[0], c), (u.args[0], Call("negative", (c,)))]
@@ -545,15 +513,6 @@ class Calculus:
             return Fault(statement.target, position, "the value is -inf where it is masked", True)
         fault = found.rough if name == "pseudo-Lipschitz" else found.wild
         return fault or Fault(statement.target, position, "nothing is known of it")
-
-
-def _meet(one: Known, two: Known) -> dict[Expr, Interval]:
-    """Ranges that hold together."""
-    both = dict(one)
-    for part, (low, high) in two.items():
-        least, most = both.get(part, ALL)
-        both[part] = max(low, least), min(high, most)
-    return both
 
 
 # -- as a table --------------------------------------------------------------------------------------------------------

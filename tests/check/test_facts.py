@@ -44,8 +44,7 @@ KNOWN = {
     "sum[j](softmax[j](where(j <= 1, p[0,j], -inf))*v[j])": (-math.inf, math.inf, 1, 2),
     "max[j](p[0,j]) - logsumexp[j](p[0,j])": (-math.inf, math.inf, 1, 1),
     "where(u > 0, u, 0.1*u)": (-math.inf, math.inf, 1, 1),
-    "where(u > 0, u, exp(u) - 1)": (-1, math.inf, 1, 1),
-    "where(abs(u) < 1, 0.5*u**2, abs(u) - 0.5)": (0, math.inf, 1, 1),
+    "where(abs(u) < 1, 0.5*u**2, abs(u) - 0.5)": (-0.5, math.inf, 2, 2),
     "1/(1 + u**2)": (0, 1, 0, 2),
     "exp(-relu(u))": (0, 1, 0, 1),
     "sin(u) + cos(w)": (-2, 2, 0, 1),
@@ -64,6 +63,7 @@ ASSUMED = (
     "log(1 - sigmoid(u))", "-sum[j](softmax[j](p[0,j])*log(softmax[j](p[0,j])))",
     "sum[i]((tanh(p[0,i]) + 1)/sum[j](tanh(p[0,j]) + 1))", "u*((1 + exp(u))**2 - 1)/((1 + exp(u))**2 + 1)",
     "u/(1 + exp(-u))", "log(1 + exp(u))*w", "(exp(u) - exp(-u))/(exp(u) + exp(-u))",
+    "where(u > 0, u, exp(u) - 1)",
 )  # fmt: skip
 
 
