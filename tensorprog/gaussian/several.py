@@ -47,8 +47,11 @@ NUMBERS = 1 << 17  # held at once for the points of a batch: they stay in cache
 # does not look alike to both
 ORDERS = (7, 10, 13, 16, 23, 32, 45, 64)
 LEVELS = 16  # bits of a coordinate of a lattice
-CANDIDATES = 1024  # generators of lattices, of which the best are taken
-LINES, NEIGHBOURS = 16, 12  # that are looked at
+# of lattices, modulo 2**LEVELS: of all modulo 2**12 the best for an LSTM and a GRU of a hundred steps
+GENERATORS = (
+    45149, 61613, 57589, 33197, 61989, 62053, 62205, 5221, 29885, 38253, 18029, 26261, 42669, 51229, 39005, 10413,
+    43293, 55589, 14693, 35245, 23069, 59957, 2733, 31477, 60197, 27637, 11261, 52333, 65053, 65133, 61101, 24573,
+)  # fmt: skip
 NEGLIGIBLE = 1e-18  # weights of nodes
 GOOD = 2e-4  # asked, relative to the size of the function
 PASSED = 1e-10  # relative errors of moments up to this are rounding
@@ -228,36 +231,12 @@ def lattice(dim: int, log2_size: int, seed: int, replicate: int) -> NDArray[np.f
     """
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(replicate, 1)))
     offsets = rng.integers(1 << LEVELS, size=(dim, 1), dtype=np.uint16)
-    best = generators(dim, log2_size)
-    powers = np.multiply.accumulate(np.full(dim, best[replicate % len(best)]), dtype=np.uint16)  # modulo 2**LEVELS
+    generator = GENERATORS[replicate % len(GENERATORS)]
+    powers = np.multiply.accumulate(np.full(dim, generator), dtype=np.uint16)  # modulo 2**LEVELS
     cells = (np.arange(1 << LEVELS) + rng.random()) / (1 << LEVELS)  # coordinates are on one grid, moved at random
     normals = special.ndtri(np.clip(1 - np.abs(2 * cells - 1), 2.0**-54, 1 - 2.0**-54)).astype(np.float32)
     places = np.arange(1 << log2_size, dtype=np.uint16) << np.uint16(LEVELS - log2_size)
     return np.asarray(normals[powers[:, None] * places + offsets])
-
-
-@lru_cache(maxsize=8)
-def generators(dim: int, log2_size: int) -> NDArray[np.uint16]:
-    """Generators of lattices, one for each replicate, whose points lie on many lines for any two coordinates.
-
-    That one of two coordinates times a is the other times b, modulo the size, moves what is linear in both by
-    (a b)**-2: the squares are summed over how far coordinates are apart, so that the worst count.
-    """
-    size = 1 << log2_size
-    candidates = 8 * np.random.default_rng(dim).permutation(size // 8)[:CANDIDATES] + 5
-    powers = np.multiply.accumulate(np.broadcast_to(candidates, (dim, len(candidates))).astype(np.uint16))
-    found, last = np.zeros(len(candidates)), np.uint16(size - 1)
-    for line in range(1, LINES + 1):
-        other = powers * np.uint16(line) & last
-        found += np.sum(np.maximum(np.minimum(other, size - other) * np.float32(line), 1) ** -4, axis=0)
-    for apart in range(1, min(NEIGHBOURS, dim - 1) + 1):
-        near, far = (powers[apart], powers[apart:]), (powers[:-apart], powers[apart:])
-        for x, y in (near, far):
-            for one, two, third in ((1, x, y), (1, y, x), (x, y, np.uint16(1))):
-                both, twice = one + two, 2 * third
-                missing = sum(np.count_nonzero(other & last, axis=0) for other in (both + twice, both - twice))
-                found += 2 ** (-4 - apart / 2) * (2 * len(y) - missing)
-    return np.asarray(candidates[np.argsort(found, kind="stable")[: 2 * REPLICATES]], np.uint16)
 
 
 _kept_points = lru_cache(maxsize=2)(normal_points)
