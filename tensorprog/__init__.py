@@ -119,12 +119,12 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'tensorprog' has no attribute {name!r}")
     from tensorprog.language.errors import did_you_mean
     from tensorprog.language.expr import function, function_names
-    from tensorprog.language.meant import in_python
+    from tensorprog.language.meant import not_here
 
     if name in function_names():
         return function(name)
     otherwise = "`tp list --atoms` shows all functions; tp.atom declares one of your own"
-    fix = in_python(name) or did_you_mean(name, __dir__(), otherwise)
+    fix = not_here(name) or did_you_mean(name.lower(), __dir__(), otherwise)
     raise AttributeError(f"tensorprog has no function {name}\n  try   {fix}")
 
 

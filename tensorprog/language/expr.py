@@ -20,7 +20,7 @@ from typing import Any, TypeGuard, TypeVar, Union, cast
 
 from tensorprog.language.atoms import ATOMS, REDUCTIONS
 from tensorprog.language.errors import ProgramError, WrongTypeError, did_you_mean, fail
-from tensorprog.language.meant import function_meant, not_here
+from tensorprog.language.meant import not_here
 
 V = TypeVar("V")
 COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
@@ -349,11 +349,8 @@ def function(name: str) -> Function:
     Raises    ProgramError with the closest name
     """
     if name not in function_names():
-        all_of_them = (
-            not_here(name) or "`tp list --atoms` shows all functions; tp.atom declares one of your own, in Python"
-        )
-        near = function_meant(name)
-        fix = f"did you mean {near}?" if near else did_you_mean(name, function_names(), all_of_them)
+        otherwise = "`tp list --atoms` shows all functions; tp.atom declares one of your own, in Python"
+        fix = not_here(name) or did_you_mean(name.lower(), function_names(), otherwise)
         raise fail(f"there is no function {name}", fix=fix)
     return Function(name)
 

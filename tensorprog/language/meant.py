@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
-from tensorprog.language.atoms import ATOMS, REDUCTIONS
-
 # functions of one variable by their names elsewhere, in lower case without underscores
 ONE = {
     "square": "x**2", "swish": "silu(x)", "heaviside": "step(x)", "ln": "log(x)", "log1p": "log(1 + x)",
@@ -43,21 +39,5 @@ NOT_HERE = {  # what has no function, and what to do
 
 def not_here(name: str) -> str:
     """What to do where a function of this name would stand in other libraries; '' if nothing is known."""
-    return NOT_HERE.get(_plain(name)) or ONE.get(_plain(name), "")
-
-
-def function_meant(name: str) -> str:
-    """The function of the language that a name in another spelling means: `ReLU`, `leakyRelu`; '' if none."""
-    spelt = {_plain(atom): atom for atom in (*ATOMS, *REDUCTIONS)}
-    return spelt.get(_plain(name), "")
-
-
-def in_python(name: str) -> str:
-    """The same as an expression in Python: `tp.silu(x)` for swish; '' if nothing is known."""
-    known = function_meant(name)
-    called = f"tp.{known}(x)" if known else re.sub(r"\b([a-z_]+)\(", r"tp.\1(", ONE.get(_plain(name), ""))
-    return called or NOT_HERE.get(_plain(name), "")
-
-
-def _plain(name: str) -> str:
-    return name.replace("_", "").lower()
+    plain = name.replace("_", "").lower()
+    return NOT_HERE.get(plain) or ONE.get(plain, "")
