@@ -43,23 +43,13 @@ def _factored(gram: Array, otherwise: Callable[[Array], Array]) -> Array:
 
 
 def _plain_cholesky(matrices: Array) -> Array:
-    """Lower triangles by LAPACK; nan for matrices that it refuses, and for some that are hardly definite.
-
-    LAPACK refuses all matrices where it refuses one: then those that a small multiple of the diagonal hardly makes
-    definite are left out, and the others are taken one by one.
-    """
-    try:
+    """Lower triangles by LAPACK; nan for matrices that it refuses, which are then taken one by one."""
+    with suppress(np.linalg.LinAlgError):
         return np.linalg.cholesky(matrices)
-    except np.linalg.LinAlgError:
-        result = np.full_like(matrices, np.nan)
-    diagonal = np.einsum("bii->bi", matrices)
-    chosen = np.flatnonzero(np.isfinite(matrices).all(axis=(1, 2)) & (diagonal > 0).all(axis=1))
-    ridge = _tolerance(matrices) * diagonal[chosen, :, None] * np.eye(matrices.shape[-1])
-    with suppress(np.linalg.LinAlgError):  # the ridge only ever adds to a pivot
-        chosen = chosen[_clear(np.linalg.cholesky(matrices[chosen] + ridge), matrices[chosen], CLEAR / 2).all(axis=1)]
-    for one in chosen:
+    result = np.full_like(matrices, np.nan)
+    for one, matrix in enumerate(matrices):
         with suppress(np.linalg.LinAlgError):
-            result[one] = np.linalg.cholesky(matrices[one])
+            result[one] = np.linalg.cholesky(matrix)
     return result
 
 
