@@ -37,7 +37,7 @@ from tensorprog.language.schema import (
     scalar,
     take,
 )
-from tensorprog.language.validity import check_declarations, check_last, statement_parts
+from tensorprog.language.validity import check_declarations, check_last
 
 
 class FamilyHandle:
@@ -291,14 +291,18 @@ class Builder:
         left = parse_target(target, names)
         if any(arg is None for arg in args):
             raise fail(f"an argument of {instruction} is missing", fix=f'P.{instruction.lower()}("y[i]", ...)')
-        exprs = [_argument(arg, names, instruction == "MatMul" and k == 0) for k, arg in enumerate(args)]
-        try:
-            span = Span(text=f"{left} = {instruction}({', '.join(shorten(str(expr)) for expr in exprs)})")
-        except RecursionError:
-            raise fail("this expression cannot be written as text: it is nested too deeply", fix=SMALLER) from None
+        weights = [instruction == "MatMul", False]
+        exprs = [_argument(arg, names, weight) for arg, weight in zip(args, weights, strict=False)]
+        try:  # every program can be written to a file
+            texts = [str(expr) for expr in exprs]
+            read = [_argument(text, names, weight) for text, weight in zip(texts, weights, strict=False)]
+        except (ProgramError, RecursionError):
+            read = []
+        if read != exprs:
+            said = "is nested too deeply, or uses names in another meaning than this program does"
+            raise fail(f"an argument of {instruction} {said}", fix=READABLE)
+        span = Span(text=f"{left} = {instruction}({', '.join(map(shorten, texts))})")
         statement = make_statement(left, instruction, exprs, keywords, span)
-        for part in statement_parts(statement)[1:]:
-            self._readable(part, names, span)
         counts = self._counts()
         if counts.get(left.name, len(left.slots)) != len(left.slots):
             raise fail(f"{left.name} has {counts[left.name]} indices, {len(left.slots)} given", span)
@@ -309,22 +313,8 @@ class Builder:
         self._change(body=body)
         return self[left.name]
 
-    def _readable(self, expr: Expr, names: Names, span: Span) -> None:
-        """Every program can be written to a file: refuse what could not be read back."""
-        try:
-            same = parse_expression(str(expr), names) == expr
-        except ProgramError as error:
-            said = f"this expression cannot be written as text: {error.problems[0].message}"
-            raise fail(said, span, SMALLER) from None
-        if not same:
-            raise fail(
-                "this expression uses names in another meaning than the program does",
-                span,
-                "take indices and constants from this program, and families by u[i]",
-            )
 
-
-SMALLER = "name inner parts by statements of their own, or use sum[i](...)"
+READABLE = "indices and constants of this program, families by u[i], and inner parts as statements of their own"
 
 
 def _argument(value: Any, names: Names, weight: bool) -> Expr:
