@@ -36,7 +36,8 @@ GROUPS = 16  # of draws, whose spread is the error
 STEP = 2.0**-11
 DRAWS = 1 << 15
 TINY = 1e-20
-STEPPED, BLOCK = 4, 128  # draws of each group that tell what the step adds; at once
+STEPPED = 64  # times its square and the quantity, which a step of the differences adds at most where it was looked at
+BLOCK = 128  # draws of each group at once
 QUICK = 8192  # numbers of one draw up to which some thousands take a few seconds
 NUMBERS = 1 << 21  # of one block of draws at once, about
 
@@ -91,27 +92,14 @@ class FirstOrder:
         self.layers = Moved(whole, dict.fromkeys(self.probe.read), NUMBERS)
         self.behind = NumericRecursion(netsor, True, NUMBERS).layered
 
-    def first(
-        self, groups: Array, quantities: Mapping[str, Callable[[Array], Any]], seed: int
-    ) -> dict[str, tuple[float, float]]:
-        """The first orders of functions of moments and their errors: of chance, and three times what the step of the
-        differences adds, as it adds its square."""
-        few = [self.groups(GROUPS * STEPPED, seed, step) for step in (STEP, 2 * STEP)]
-        found = {}
-        for name, quantity in quantities.items():
-            value, error = first_order(groups, quantity)
-            one, other = (first_order(each, quantity)[0] for each in few)
-            found[name] = value, error + abs(other - one)
-        return found
-
-    def groups(self, draws: int, seed: int, step: float = STEP) -> Array:
+    def groups(self, draws: int, seed: int) -> Array:
         """Means and second differences of the moments in each group of draws.
 
         Shapes    (groups, 2, order)
         """
         each = max(1, -(-draws // GROUPS))
         at_once = max(1, min(each, BLOCK, NUMBERS // (GROUPS * self.layers.width)))
-        total, steps = np.zeros(()), (0.0, step, -step)
+        total, steps = np.zeros(()), (0.0, STEP, -STEP)
         for number, done in enumerate(range(0, each, at_once)):
             size = GROUPS * min(at_once, each - done)
             values = self.layers.at_steps(Streams(self.layers.sources, size, seed, number), steps)
@@ -119,7 +107,7 @@ class FirstOrder:
                 self.probe.moments({name: value[k] for name, value in values.items()}, self.order)
                 for k in range(len(steps))
             )
-            found = np.array([limit, (more + less - 2 * limit) / (2 * step**2)])
+            found = np.array([limit, (more + less - 2 * limit) / (2 * STEP**2)])
             total = total + found.reshape(*found.shape[:-1], GROUPS, -1).sum(axis=-1)
         return np.moveaxis(total, -1, 0) / each
 
@@ -136,7 +124,8 @@ def first_order(groups: Array, quantity: Callable[[Array], Any]) -> tuple[float,
     total, number = groups.sum(axis=0), len(groups)
     whole = along(total / number)
     each = np.array([number * whole - (number - 1) * along((total - group) / (number - 1)) for group in groups])
-    return float(each.mean()), float(standard_errors(each))
+    adds = STEPPED * STEP**2 * abs(quantity(total[0] / number))  # far below the error of thousands of draws
+    return float(each.mean()), float(standard_errors(each) + adds)
 
 
 def _with_probe(netsor: Netsor, member: Variable, order: int) -> tuple[Netsor, MemberMoments]:
@@ -168,7 +157,7 @@ def first_orders(netsor: Netsor, name: str, draws: int) -> dict[str, tuple[float
         return None
     groups = order.groups(draws, 0)
     known = ("variance", "kurtosis") if FUNCTIONS["variance"](groups.mean(axis=0)[0]) > 0 else ("variance",)
-    return order.first(groups, {name: FUNCTIONS[name] for name in known}, 0)
+    return {name: first_order(groups, FUNCTIONS[name]) for name in known}
 
 
 def correction(
@@ -183,10 +172,8 @@ def correction(
     moved, function = FirstOrder(netsor, parse_target(name, netsor.names), QUANTITIES[quantity]), FUNCTIONS[quantity]
     if quantity == "kurtosis" and not FUNCTIONS["variance"](moved.groups(GROUPS, 1).mean(axis=0)[0]) > 0:
         raise ProgramError(f"{name} is a constant: its variance is 0, and it has no kurtosis")
-    draws, seed = check_count("draws", draws), check_count("seed", seed, 0)
-    groups = moved.groups(draws, seed)
-    limit = float(np.real(function(groups.mean(axis=0)[0])))
-    return limit, moved.first(groups, {quantity: function}, seed)[quantity]
+    groups = moved.groups(check_count("draws", draws), check_count("seed", seed, 0))
+    return float(np.real(function(groups.mean(axis=0)[0]))), first_order(groups, function)
 
 
 def _central(raw: Array, order: int) -> Any:
