@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["Law"]
 
 ENTRY = "law.json"
-MAX_ENTRY = 16_000_000  # bytes, four for a character: far more than a program file may have
 MAX_TABLES = 400_000_000  # bytes of all arrays, which are held twice
 NUMBER = (float, int, NoneType)
 KINDS: dict[str, Any] = {"program": str, "accuracy": NUMBER, "seed": int, "functions": dict}
@@ -200,10 +199,7 @@ class Law(NumericLaw, Shown):
 
 def _settings(archive: zipfile.ZipFile) -> dict[str, Any]:
     """The settings, each of its kind."""
-    entry = archive.getinfo(f"{ENTRY}.npy")
-    if entry.file_size > MAX_ENTRY:
-        raise ValueError(f"{ENTRY} has {entry.file_size} bytes")
-    with archive.open(entry) as stream:
+    with archive.open(f"{ENTRY}.npy") as stream:
         found: Any = json.loads(str(np.lib.format.read_array(stream, allow_pickle=False)))
     if not isinstance(found, dict) or not all(isinstance(found.get(key), kind) for key, kind in KINDS.items()):
         raise ValueError("entries of the wrong kind")

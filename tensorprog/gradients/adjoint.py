@@ -443,7 +443,7 @@ class Backward:
                 ]
             if free:
                 index = max(free, key=lambda index: self.own[index][1] - self.own[index][0])
-                place = _tidy(rest.solved(index))
+                place = rest.solved(index)
                 solved = {key: other.at({index: place}) for key, other in solved.items()} | {index: place}
                 if around:
                     wrapped.add(index)
@@ -514,11 +514,6 @@ class Backward:
 
 def _named(reference: Variable, names: Mapping[str, str]) -> Variable:
     return reindexed(reference, {key: Affine.index(value) for key, value in names.items()})
-
-
-def _tidy(form: Affine) -> Affine:
-    """The form with what is added before what is taken off."""
-    return Affine(tuple(sorted(form.terms, key=lambda term: term[1] < 0)), form.offset)
 
 
 def _equal(first: Affine, second: Affine) -> Expr:

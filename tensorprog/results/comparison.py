@@ -205,8 +205,7 @@ def compare(samples: Any, law: Any, variables: str | Iterable[str] | None = None
     samples_of(samples, "compare takes samples first, then a law or other samples")
     against = law if two_samples or law is None else Reference.of(law, "compare takes a law or samples second")
     netsor: Netsor = samples.netsor
-    parts = ("constants", "indices", "initial", "weights", "body", "widths", "outputs")
-    if law is not None and any(getattr(netsor, part) != getattr(law.netsor, part) for part in parts):
+    if law is not None and netsor != law.netsor:
         raise ProgramError("the samples and what they are compared with belong to different programs")
     chosen = None if variables is None else one_or_several(variables, name_of)
     means = [name for name in samples.averages if chosen is None or name in chosen]

@@ -53,7 +53,6 @@ GROUPS = 64  # of networks: standard errors good to about 9 %
 DEVIATIONS = 9.0  # of the widest Gaussian: a mass of 2e-19 lies beyond
 FIRST_STEP = 0.5  # of the trapezoidal rule in t
 FINE, COARSE = 1e-11, 1e-9  # change of the integral at which the rule is fine enough, for laws and for draws
-SHARE = 0.02  # of the standard error that the rule may add
 MOST_POINTS = 1 << 14
 CHUNK = 1 << 20  # numbers held at once
 UNRESOLVED = 0.5  # relative error of a density that is no longer one
@@ -187,14 +186,13 @@ def _normal(distance: Array, var: Array) -> Array:
 
 
 def _integrate(
-    rows: Rows, functional: Functional, grid: Grid, tolerance: float, densities: int | None = None,
-    enough: Callable[[Array], float] = lambda _: 0.0,
-) -> tuple[Array, float]:  # fmt: skip
+    rows: Rows, functional: Functional, grid: Grid, tolerance: float, densities: int | None = None
+) -> tuple[Array, float]:
     """Numbers from functions on a grid, and the error of the first by the rule.
 
     That is how far it moved when the step was last halved, as the rule converges geometrically, and a bound of the
     logarithm times the mass by which the first `densities` functions fail to integrate to 1: a grid that misses a
-    peak at both steps sees no change.  Numbers that are known to `enough` ask for no finer rule.
+    peak at both steps sees no change.
     """
     centre, scale, reach = grid
     step, before = FIRST_STEP, math.nan
@@ -206,7 +204,7 @@ def _integrate(
         found = functional(values, centre + scale * np.sinh(t), weights)
         missing = float(np.abs(values[:densities] @ weights - 1).mean())
         error = abs(float(found[0]) - before) + MOST_LOG * missing
-        if error <= max(tolerance, enough(found)) or 2 * t.size > MOST_POINTS:
+        if error <= tolerance or 2 * t.size > MOST_POINTS:
             return found, error
         step, before = step / 2, float(found[0])
         between = step * np.arange(1 - 2 * count, 2 * count, 2)
@@ -272,10 +270,7 @@ def kl_to_law(draws: GaussianDraws, curve: Any) -> tuple[float, float]:
         spread = float(standard_errors(_divergence(rows[0], law[1:], weights)))
         return np.append(_divergence(rows, law[0], weights), [pairs, shared + spread + beyond])
 
-    def enough(found: Array) -> float:
-        return SHARE * _jackknife(found[:-2], draws.shares, float(found[-2]))[1]
-
-    found, moved = _integrate(both, functional, draws.grid, COARSE, groups, enough)
+    found, moved = _integrate(both, functional, draws.grid, COARSE, groups)
     value, error = _jackknife(found[:-2], draws.shares, float(found[-2]))
     return value, error + float(found[-1]) + moved
 

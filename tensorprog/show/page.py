@@ -168,9 +168,6 @@ def _widths(study: Study) -> Blocks:
         if number == 0:
             label = f"{', '.join(panels)} of {of} against the width"
             yield _picture(convergence, label, len(panels), drawn.get("convergence", ""))
-    left_out = study.netsor.outputs[len(study.pictured) :]
-    if left_out:
-        yield paragraph(f"Not drawn, but in the tables: {', '.join(left_out)}.", note=True)
 
 
 # ---- to reproduce ---------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -12,9 +11,6 @@ from typing import Any, Self, TextIO
 from tensorprog.blocks import COLOURS, Block, Grid, Paragraph, Styled, to_text
 
 __all__ = ["Progress", "is_styled", "is_terminal", "prepare", "show"]
-
-PIPE = 1000  # columns of what is no screen
-
 
 # ---- the screen ------------------------------------------------------------------------------------------------------
 
@@ -42,14 +38,6 @@ def prepare() -> None:
             stream.reconfigure(errors="replace")
 
 
-def console(stream: TextIO) -> Any:
-    """The screen as rich sees it: as wide as the terminal, or as a long line for a pipe."""
-    from rich.console import Console
-
-    width = shutil.get_terminal_size().columns if is_styled(stream) else PIPE
-    return Console(file=stream, highlight=False, width=width)
-
-
 # ---- blocks ----------------------------------------------------------------------------------------------------------
 
 Write = Callable[[str], None]
@@ -61,7 +49,9 @@ def show(blocks: Iterable[Block], write: Write, stream: TextIO | None = None) ->
     if not is_styled(stream):
         write(to_text(blocks))
         return
-    screen = console(stream)
+    from rich.console import Console
+
+    screen = Console(file=stream, highlight=False)
     for block in blocks:
         screen.print(_drawn(block), soft_wrap=False)
 
@@ -113,11 +103,12 @@ class Progress:
         if not (self.notes and is_terminal(self.stream)):
             yield self
             return
+        from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
         text, bar = TextColumn("{task.description}", markup=False), BarColumn(bar_width=24)
-        shown = console(self.stream)
+        shown = Console(file=self.stream, highlight=False)
         self.bar = Bar(text, bar, MofNCompleteColumn(), TimeRemainingColumn(), transient=True, console=shown)
         with self.bar:
             self.task = self.bar.add_task("", total=None)
