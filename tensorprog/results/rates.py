@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from tensorprog.blocks import Block, paragraph
 from tensorprog.blocks.html import Shown
 from tensorprog.language.errors import ProgramError, did_you_mean, fail
-from tensorprog.language.formats import chance, quantity
+from tensorprog.language.formats import chance, plain_fields, quantity
 
 __all__ = ["Rate", "fit", "rate"]
 
@@ -55,6 +55,8 @@ class Rate(Shown):
     def blocks(self) -> list[Block]:
         """The rate in a line."""
         return [paragraph(self)]
+
+    to_json = plain_fields
 
 
 def fit(width: Sequence[int], values: ArrayLike, errors: ArrayLike) -> Rate:
