@@ -13,7 +13,8 @@ import pytest
 from gaussian_functions import FUNCTIONS
 from test_arc_kernels import ELEMENTARY, gram
 
-from tensorprog.gaussian import fast
+import tensorprog as tp
+from tensorprog.gaussian import fast, pairs, steps
 from tensorprog.gaussian.kernels import elementary, kernel, values
 from tensorprog.gaussian.pairs import SIDE, Pairs
 from tensorprog.gaussian.steps import ONE, KernelSteps, Kind
@@ -107,6 +108,48 @@ def test_matrices(started: None, name: str, monkeypatch: pytest.MonkeyPatch) -> 
     two = matrix().estimate
     assert np.all(np.abs(one.value - two.value) <= two.error)
     assert np.array_equal(one.value, one.value.T)
+
+
+# layers whose steps have numbers of both sides, of one of them, or none
+LAYERS = {
+    "a bias before a series": "tanh({z} + {b})",
+    "skipped": "relu({z}) + {z} + erf({z}) / 3",
+    "bells": "exp(-({z} + {b})**2) + 0.3",
+    "steep": "sign({z}) + {z}",
+    "gates": "relu({z}) * gelu({w} + {b})",
+    "scaled": "silu({z} / 2 + {b}) - {w} / 4",
+}
+
+
+def two_layers(body: str) -> tp.Program:
+    """On inputs of which some are the same, opposite, or small."""
+    program, inputs = tp.Program("network"), np.random.default_rng(3).standard_normal((111, 20))
+    inputs[5], inputs[11], inputs[7] = inputs[4], -inputs[4], 1e-3 * inputs[7]
+    i = program.index("i", len(inputs))
+    z, w = (program.initial(f"{name}[i]", data=inputs, variance=2.0) for name in "zw")
+    for layer in "12":
+        b = program.initial(f"b{layer}", mean=0, cov=0.1)
+        x = program.nonlin(f"x{layer}[i]", body.format(z=z[i], w=w[i], b=b))
+        z, w = (program.matmul(f"{name}{layer}[i]", program.weight(name.upper() + layer), x[i]) for name in "zw")
+    program.outputs(z)
+    return program
+
+
+@needs_numba
+@pytest.mark.parametrize("body", LAYERS.values(), ids=LAYERS)
+def test_networks_in_tiles(started: None, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the tiles are, and where they end; compiled, however few entries they have."""
+    monkeypatch.setattr(steps, "MANY", 1)
+    found = []
+    for module, side, wide in ((fast.passes(), 16, 48), (fast.passes(), 128, 1024), (None, 16, 16), (None, 128, 128)):
+        monkeypatch.setattr(fast.COMPILED, "module", module)
+        monkeypatch.setattr(pairs, "SIDE", side)
+        monkeypatch.setattr(pairs, "WIDE", wide)
+        found.append(np.asarray(two_layers(body).limit().cov("z2")))
+    size = np.sqrt(np.diag(found[-1]))
+    for each in found[:-1]:
+        assert np.all(np.abs(each - found[-1]) <= 1e-11 * np.outer(size, size))
+        assert np.array_equal(each, each.T)
 
 
 def test_small_matrices_do_not_start_numba() -> None:
