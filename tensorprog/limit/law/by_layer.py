@@ -161,7 +161,7 @@ class LayerDraws:
             places[f"{token}{suffix}"] = _along(np.arange(*own), where, len(order) + 3)
         if isinstance(recursion, Conditioned):
             places[REPLICATE] = _along(np.arange(draws), 0, len(order) + 3)
-        tokens, layer, parts = own[1] - own[0], str(self.axes.layer), list[Any]()
+        tokens, layer, grams, errors = own[1] - own[0], str(self.axes.layer), list[Array](), list[Array]()
         whole = {name: ranges[int(name.rstrip("_"))] for name in places if name != REPLICATE}
         first, last = ranges[self.axes.layer]
         recursion.ready(name)  # in the order of layers
@@ -172,13 +172,14 @@ class LayerDraws:
             moment = recursion.settle(recursion.between(name, name, at, local)).read(at, local)
             found = moment.at(places | {layer: _along(np.arange(start, stop), 1, len(order) + 3)})
             shape = (draws, stop - start, *(ranges[k][1] - ranges[k][0] for k in order[1:]), tokens, tokens)
-            parts.append([np.broadcast_to(part, shape) for part in (found.value, found.error)])
-        value, error = (np.concatenate(part, axis=1).reshape(draws, last - first, -1, tokens, tokens)
-                        for part in zip(*parts, strict=True))  # fmt: skip
-        root = np.sqrt(np.maximum(np.einsum("...ii->...i", value), TINY))
-        relative = error / (root[..., :, None] * root[..., None, :])
-        largest = np.einsum("...ii->...i", relative).max(axis=(-2, -1)), relative.max(axis=(-3, -2, -1))
-        return value, np.stack(largest).mean(axis=1)
+            value, error = (np.broadcast_to(part, shape).reshape(draws, stop - start, -1, tokens, tokens)
+                            for part in (found.value, found.error))  # fmt: skip
+            root = np.sqrt(np.maximum(np.einsum("...ii->...i", value), TINY))
+            relative = error / root[..., :, None] / root[..., None, :]
+            own_largest = np.einsum("...ii->...i", relative).max(axis=(-2, -1))
+            grams.append(value)
+            errors.append(np.stack([own_largest, relative.max(axis=(-3, -2, -1))]).mean(axis=1))
+        return np.concatenate(grams, axis=1), np.concatenate(errors, axis=1)
 
     def _known(self) -> LayerMoments:
         """The same without draws."""

@@ -200,7 +200,9 @@ class Value:
         place = tuple(slice(ranges[a][0] - whole[a][0], ranges[a][1] - whole[a][0]) if a in ranges else slice(None)
                       for a in axes)  # fmt: skip
         found = value.aligned(axes)
-        old.value[place], old.error[place] = found.value, found.error
+        old.value[place] = found.value
+        if found.error.any() or old.error[place].any():  # else memory of zeros is not touched
+            old.error[place] = found.error
         return Value(axes, old)
 
     def zero(self) -> bool:
