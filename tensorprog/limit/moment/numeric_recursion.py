@@ -19,7 +19,7 @@ from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.expr import Affine, variables
 from tensorprog.language.ir import Netsor, Nonlin, Range
 from tensorprog.limit.form.definitions import Corrected, reductions
-from tensorprog.limit.form.sums_of_functions import ONE, Inner, WeightedFunction, position_names
+from tensorprog.limit.form.sums_of_functions import Inner, WeightedFunction, position_names
 from tensorprog.limit.form.weight_columns import Columns
 from tensorprog.limit.moment.indexed import NOTHING, Equations, solve
 from tensorprog.limit.moment.numbers import Numbers
@@ -153,14 +153,13 @@ class NumericRecursion(Numbers):
         """
         known, key = self.program.known, ("carried by", name)
         if key not in known:
-            parts = [(p.bound, self.parts.factors_of(p)) for p in self.parts.of(name)]
-            parts = [(bound, factors) for bound, factors in parts if any(map(self._carries, factors))]
-            known[key] = name if parts else ""
-            if len(parts) == 1 and not parts[0][0]:
-                group = next(group for group in self._groups(parts[0][1]) if any(map(self._carries, group)))
-                form = group[0].inner
-                if len(group) == len(form) == 1 and group[0].linear and form[0][0] == ONE and not form[0][2]:
-                    known[key] = form[0][1].name
+            parts = self.parts.of(name)
+            groups = [group for part in parts for group in self._groups(self.parts.factors_of(part))]
+            carrying = [group for group in groups if any(map(self._carries, group))]
+            known[key] = name if carrying else ""
+            if [len(group) for group in carrying] == [1] and not any(part.bound for part in parts):
+                (factor,) = carrying[0]
+                known[key] = factor.inner[0][1].name if factor.linear else name
         found: str = known[key]
         return found
 
@@ -171,17 +170,14 @@ class NumericRecursion(Numbers):
         if self.program.corrected:
             return frozenset(self.parts.source(name) for name in self.netsor.families if self.parts.is_base(name))
         if "drawn" not in known:
-            read = dict.fromkeys(v.name for s in self.netsor.body if not isinstance(s, Nonlin) for v in s.inputs)
-            found = list[tuple[bool, frozenset[str]]]()  # what is drawn together, and whether it needs points
-            for name in (n for n in read if self.netsor.families[n].kind == "vector" and n not in self.random):
-                factors = [f for part in self.parts.of(name) for f in self.parts.factors_of(part)]
-                own = [(self._together(f), self.sources(f)) for f in factors]
-                if self.carried_by(name) == name:
-                    own = [(True, frozenset().union(*(sources for _, sources in own)))]
-                found += own
-            groups = connected(found, lambda one, two: not one[1].isdisjoint(two[1]))
-            needed = [sources for group in groups if any(points for points, _ in group) for _, sources in group]
-            known["drawn"] = frozenset().union(*needed)
+            read = {v.name for s in self.netsor.body if not isinstance(s, Nonlin) for v in s.inputs}
+            found = list[WeightedFunction]()
+            for name in read.intersection(self.pointed_families):
+                every = [self.parts.factors_of(part) for part in self.parts.of(name)]
+                groups = [group for factors in every for group in self._groups(factors)]
+                own = every if self.carried_by(name) == name else [g for g in groups if any(map(self._together, g))]
+                found += [factor for group in own for factor in group]
+            known["drawn"] = frozenset().union(*map(self.sources, found))
         drawn: frozenset[str] = known["drawn"]
         return drawn
 
@@ -207,7 +203,8 @@ class NumericRecursion(Numbers):
         known, key = self.program.known, ("factors", p, q, self.jointly)
         if key not in known:
             sides = [self.parts.factors_of(part) for part in (p, q)]
-            alone = self._apart(sides)
+            groups = self._groups([*sides[0], *sides[1]])
+            alone = [f for group in groups if not any(map(self._together, group)) for f in group]
             known[key] = Factors(self.parts, alone), *([f for f in s if all(f is not a for a in alone)] for s in sides)
         factors, first, second = known[key]
         if factors.vanish:
@@ -221,11 +218,6 @@ class NumericRecursion(Numbers):
             product.forms.equations, lambda *case: product.law(*case).product(), ranges, (*q.bound, *p.bound)
         )
         return found * others if first or second else others
-
-    def _apart(self, sides: Sequence[Sequence[WeightedFunction]]) -> list[WeightedFunction]:
-        """The factors of two parts that are independent of those at points."""
-        groups = self._groups([*sides[0], *sides[1]])
-        return [f for group in groups if not any(map(self._together, group)) for f in group]
 
     def _uncentred(self, f: str, g: str, ranges: Ranges, at: Mapping[str, Affine] | None = None) -> IndexedValues:
         if self.random & {f, g} or any(self.carried_by(name) != name for name in (f, g)):

@@ -20,9 +20,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import product
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,6 +32,7 @@ from numpy.typing import NDArray
 from tensorprog.gaussian.estimate import Estimate
 from tensorprog.gaussian.fast import threaded
 from tensorprog.gaussian.several import REPLICATES, lattice, point_sets, standard_errors
+from tensorprog.language.arrows import reached
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.evaluate import (
     COORDINATE,
@@ -117,7 +119,7 @@ class VectorsAtPoints:
         self._products: dict[str, tuple[Any, Array]] = {}  # of the step that reads them
         self._factors: dict[tuple[Any, ...], Array] = {}  # of products that are known
         self._whole = whole or numbers.each  # whether all is drawn that functions read, and no sum of vectors as one
-        self._closures: dict[str, tuple[set[str], list[int]]] = {}
+        self._closures: dict[str, tuple[frozenset[str], list[int]]] = {}
         self._limit = len(self.steps)  # steps from here on are not to be made yet
         assert numbers.replicates is not None
         self.lead = numbers.replicates[1]
@@ -180,17 +182,17 @@ class VectorsAtPoints:
                         found[source] = self.columns.owner[source].shape if family.statements else initials[name].shape
         return found
 
-    def _closure(self, name: str) -> tuple[set[str], list[int]]:
+    def _closure(self, name: str) -> tuple[frozenset[str], list[int]]:
         """The vectors that a vector is a function of, down to Gaussian ones, and the steps that make them."""
         if name not in self._closures:
-            found, waiting = {name}, [name]
-            while waiting:
-                other = waiting.pop()
+
+            def read(other: str) -> Iterator[str]:
                 statements = [self.netsor.body[p] for p in self.netsor.families[other].statements]
-                read = {v.name for s in statements if not isinstance(s, MatMul) for v in s.inputs}
-                read |= {s.product.vector.name for s in statements if isinstance(s, Corrected)}
-                waiting += [v for v in read - found if self.netsor.families[v].kind == "vector"]
-                found |= set(waiting)
+                names = {v.name for s in statements if not isinstance(s, MatMul) for v in s.inputs}
+                names |= {s.product.vector.name for s in statements if isinstance(s, Corrected)}
+                return (v for v in names if self.netsor.families[v].kind == "vector")
+
+            found = reached(read, [name])
             steps = [k for k, step in enumerate(self.steps) if step.statement.target.name in found]
             self._closures[name] = found, steps
         return self._closures[name]
@@ -264,23 +266,19 @@ class VectorsAtPoints:
         times = [k * self.looped for shape in self.sources.values() for k in np.indices(shape)[-1].reshape(-1)]
         coordinates = np.argsort(np.argsort(times, kind="stable"))
         rows, start, found, count = {}, 0, dict[str, Array](), self.count // self.copies
+        number = REPLICATES if self.numbers.each else self.lead
         for source, shape in self.sources.items():
             rows[source] = coordinates[start : start + math.prod(shape)]
             start += math.prod(shape)
-            lead = (1, *shape, REPLICATES, count) if self.numbers.each else (self.lead, *shape, count)
-            found[source] = np.empty(lead, np.float32)
-        log2 = int(math.log2(count))
-        if self.copies > 1 and 4 * len(times) <= count:
-            sets = (lattice(len(times), log2, 0, k) for k in range(self.lead))
-        else:
-            number = REPLICATES if self.numbers.each else self.lead
-            sets = (points.T for points in point_sets(len(times), log2, 0, count=number))
+            found[source] = np.empty((number, *shape, count), np.float32)
+        log2, far = int(math.log2(count)), self.copies > 1 and 4 * len(times) <= count
+        sobol = (points.T for points in point_sets(len(times), log2, 0, count=number))
+        sets = (lattice(len(times), log2, 0, k) for k in range(number)) if far else sobol
         for k, points in enumerate(sets):
             for source, shape in self.sources.items():  # one replicate after the other: only what is kept takes memory
-                own = points[rows[source]].reshape(*shape, -1)
-                found[source][(0, ..., k, slice(None)) if self.numbers.each else k] = own
+                found[source][k] = points[rows[source]].reshape(*shape, -1)
         if self.numbers.each:
-            return {source: values.reshape(*values.shape[:-2], -1) for source, values in found.items()}
+            return {name: np.moveaxis(own, 0, -2).reshape(1, *own.shape[1:-1], -1) for name, own in found.items()}
         return found
 
     @cached_property
@@ -451,10 +449,10 @@ class VectorsAtPoints:
         members, back = np.unique(member, return_inverse=True)
         stop = int(column.max(initial=-1)) + 1
         factor = self.factor(weight, members, stop).astype(np.float32)
-        if len(members) == 1:  # without a copy of the normals
-            rows, normals = factor[:, 0, column.reshape(-1)], self.normals[weight][:, members[0]]
-            return self._times(rows, normals).reshape(len(rows), *flat.shape, -1)
-        return self._times(factor, self.normals[weight][:, members])[:, back.reshape(flat.shape), column]
+        own = slice(members[0], members[0] + 1) if len(members) == 1 else members  # a slice copies no normals
+        first = int(column.min(initial=stop))
+        made = self._times(factor[:, :, first:], self.normals[weight][:, own])
+        return made[:, back.reshape(flat.shape), column - first]
 
     def _starts(self, count: int) -> list[int]:
         """The normals of a source that each copy begins with, of so many; after the last comes the first."""
@@ -578,24 +576,19 @@ class VectorsAtPoints:
     def _mean(self, one: Open, two: Open) -> Value:
         """The mean of a product over the points, with the spread of the replicates that serve one draw."""
         count = self.count
-        sets = REPLICATES if self.numbers.each else 1
-        parts = [[Open(v.axes, v.data[..., k * count : (k + 1) * count]) for v in (one, two)] for k in range(sets)]
-        sums = [self._sum(first, second) for first, second in parts]
-        each = np.stack([part.data for part in sums]) / count
-        if not np.isfinite(each).all():
-            raise FloatingPointError("a function of vectors is not finite for some of their values")
-        error = standard_errors(each) if sets > 1 else np.zeros(each.shape[1:])
-        return Value(sums[0].axes, Estimate(each.mean(axis=0), error))
+        serving = [slice(k * count, (k + 1) * count) for k in range(REPLICATES if self.numbers.each else 1)]
 
-    def _sum(self, one: Open, two: Open) -> Open:
-        """The sum of a product over the points."""
-
-        def summed(part: slice) -> Open:
-            first, second = (Open(value.axes, value.data[part]) for value in (one, two))
+        def summed(place: tuple[slice, slice]) -> Open:
+            first, second = (Open(value.axes, value.data[place[0], ..., place[1]]) for value in (one, two))
             return contract(first, second, [COORDINATE])
 
-        found = threaded(summed, self._apart)
-        return Open(found[0].axes, np.concatenate([part.data for part in found]))
+        sums = threaded(summed, product(self._apart, serving))
+        found = (np.stack if self.numbers.each else np.concatenate)([each.data / count for each in sums])
+        if not np.isfinite(found).all():
+            raise FloatingPointError("a function of vectors is not finite for some of their values")
+        if self.numbers.each:
+            return Value(sums[0].axes, Estimate(found.mean(axis=0), standard_errors(found)))
+        return Value.of(found, sums[0].axes)
 
 
 def within(box: Box, other: Box | None) -> bool:
