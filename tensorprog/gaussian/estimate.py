@@ -47,12 +47,6 @@ class Estimate:
         v = _inexact(value)
         return Estimate(v, np.zeros(v.shape))
 
-    @staticmethod
-    def rounded(value: ArrayLike, ulps: float = 4.0) -> Estimate:
-        """A value known to `ulps` units of relative rounding."""
-        v = _inexact(value)
-        return Estimate(v, np.asarray(ulps * EPS * np.abs(v)))
-
     def __add__(self, other: Estimate | ArrayLike) -> Estimate:
         o = other if isinstance(other, Estimate) else Estimate.exact(other)
         for one, other in ((self, o), (o, self)):  # adding an exact zero is no operation

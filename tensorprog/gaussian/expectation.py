@@ -109,11 +109,9 @@ def cross(
         scaled = _by_degree(f, g, law, c, slack, pairs, enough)
         if scaled is not None:
             return scaled
-    closed = _closed(f, g, law, c, slack, pairs)
-    if closed is None and np.isinf(slack):
-        closed = _by_laws(f, g, law, c, pairs)
-    if closed is not None:
-        return closed
+    many = _by_laws(f, g, law, c, pairs) if np.isinf(slack) else None
+    if many is not None:
+        return many
     parts = _in_parts(
         lambda functions, law: cross(functions[0], functions[1], *law, slack=slack, pairs=pairs, enough=enough),
         (f, g),
@@ -153,38 +151,8 @@ def cross(
     return Estimate(value.reshape(batch), error.reshape(batch))
 
 
-def _closed(
-    f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estimate, slack: float, pairs: int
-) -> Estimate | None:
-    """The same of few pairs by closed forms, as a row of a matrix.
-
-    None where there are none, errors are more than rounding, or all pairs of some variables are asked for.
-    """
-    one, two, (v, w) = elementary(f), elementary(g), (each.value for each in law[2:])
-    shape = np.broadcast_shapes(v.shape, w.shape, c.value.shape)
-    if one is None or two is None or not one.meets(two):
-        return None
-    if not shape or math.prod(shape) > MANY or _diagonal(shape, pairs).size > 1:
-        return None
-    if not (ordinary(v) and ordinary(w)) or any(m.value.any() or m.error.any() for m in law[:2]):
-        return None
-    size, cov = np.sqrt(v) * np.sqrt(w), c.value
-    moved, other, turned = _relative(law[2].error, v), _relative(law[3].error, w), _relative(c.error, size)
-    largest = max(float(each.max(initial=0.0)) for each in (moved, other, turned))
-    same = (v == w) & (v == cov)
-    if not size.all() or largest > (0.0 if one.jumps and two.jumps and not same.all() else PASSED):
-        return None
-    refuse_correlation(float((np.abs(cov) / size).max(initial=0.0)), slack)
-    found, odd = kernel(one, two, v, w, cov), f.parity < 0 or g.parity < 0
-    passed = passed_on(one, two, v, w, cov, moved, other, turned, same) if largest else 0.0
-    if f.parity * g.parity < 0:
-        return Estimate.exact(np.zeros(shape))
-    rounding = np.where(cov == 0, 0.0, found.error) if odd else found.error
-    return Estimate(found.value, np.zeros(shape) + rounding + passed)
-
-
 def _by_laws(f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estimate, pairs: int) -> Estimate | None:
-    """The same of many pairs, with errors that are products of numbers for both laws, by Cauchy and Schwarz.
+    """The same of many pairs by closed forms, with errors that are products of numbers for both laws (Cauchy, Schwarz).
 
     Convolutions on 20 images take half the time so.  None where functions differ, or errors are more than rounding.
     """

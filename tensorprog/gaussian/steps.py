@@ -113,6 +113,8 @@ def steep_angle(cov: Any, v: Any, h: Any, w: Any, k: Any) -> Any:
 def refined(angle: Array, *law: Array) -> Array:
     """Angles, where they are steep those of a law."""
     steep = np.abs(angle) > STEEPEST
+    if steep.all():  # as of one variable
+        return np.asarray(steep_angle(*law))
     found = angle.copy()
     found[steep] = steep_angle(*(np.broadcast_to(each, angle.shape)[steep] for each in law))
     return found

@@ -365,7 +365,7 @@ def _estimate(expr: Any) -> Estimate:
             return Estimate(np.asarray(float(number)), np.asarray(abs(float(number))))
         if not number.is_number or not number.is_comparable:
             raise ValueError(f"{skeleton} is not a real number")
-        return Estimate.rounded(np.float64(number), 2)
+        return Estimate(np.asarray(float(number)), np.asarray(2 * EPS * abs(float(number))))
 
     return carried(call, [_estimate(node) for node in inner])
 

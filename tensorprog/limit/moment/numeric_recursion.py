@@ -27,7 +27,7 @@ from tensorprog.limit.moment.onsager import exact_coefficients
 from tensorprog.limit.moment.points import NUMBERS, VectorsAtPoints
 from tensorprog.limit.moment.products import Factors, ProductOfFunctions
 from tensorprog.limit.moment.recurrences import Recurrences
-from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Value
+from tensorprog.limit.moment.values import REPLICATE, DeferredPairs, IndexedValues, Value
 
 __all__ = ["NumericRecursion"]
 
@@ -186,13 +186,14 @@ class NumericRecursion(Numbers):
         return self.averaged(p, q, ranges) if self.recurrences.active else super().expectations(p, q, ranges)
 
     def covariance(self, first: Inner, second: Inner, ranges: Ranges) -> IndexedValues:
-        """Covariance of two affine forms, remembered where it is one for all draws."""
-        if self.recurrences.active or self.each:
-            return super().covariance(first, second, ranges)
+        """Covariance of two affine forms, remembered where it takes no room: derivatives read what functions read."""
         key = first, second, tuple(ranges.items())
-        if key not in self._of_forms:
-            self._of_forms[key] = super().covariance(first, second, ranges)
-        return self._of_forms[key]
+        if key in self._of_forms:
+            return self._of_forms[key]
+        found = super().covariance(first, second, ranges)
+        if found.terms and not self.recurrences.active and all(isinstance(t.value, DeferredPairs) for t in found.terms):
+            self._of_forms[key] = found
+        return found
 
     def averaged(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> IndexedValues:
         """E[f(l) g(l')] without coefficients.

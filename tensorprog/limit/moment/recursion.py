@@ -36,7 +36,6 @@ from tensorprog.language.schedule import upstream
 from tensorprog.limit.form.definitions import (
     Condition,
     Corrected,
-    Reading,
     at_positions,
     indicator,
     is_layered,
@@ -229,7 +228,8 @@ class Recursion(ABC, Generic[V, M]):
         at, total = solve(where), self.nothing(ranges)
         if a.weight.name != b.weight.name:
             return total
-        weights = [self._readings(s.weight, s, copy, ranges) for s, copy in ((a, ""), (b, "_"))]
+        own = self.netsor.families[a.weight.name]
+        weights = [readings(at_positions(s.weight, s.target, copy), own, ranges) for s, copy in ((a, ""), (b, "_"))]
         for one, two in product(*weights):
             forms = {difference(s, t) for s, t in zip(one.slots, two.slots, strict=True)} - {None}
             same = rewrite(frozenset(form for form in forms if form is not None), at, ranges)
@@ -272,9 +272,6 @@ class Recursion(ABC, Generic[V, M]):
                 part = part.times(self.number(indicator([condition]), ranges))
             total = total + part
         return total
-
-    def _readings(self, reference: Variable, statement: Statement, copy: str, ranges: Ranges) -> list[Reading]:
-        return readings(at_positions(reference, statement.target, copy), self.netsor.families[reference.name], ranges)
 
     # -- clause (iii): functions of Gaussian families -------------------------------------------------------------
 
@@ -394,13 +391,8 @@ class Recursion(ABC, Generic[V, M]):
         product = one.read({}, ranges) * two.read(copies, ranges)
         return second + product.times(self.number(Number(-1), ranges))
 
-    def reference_covariance(self, u: Variable, v: Variable, ranges: Ranges) -> M:
-        """Covariance of two references to vectors, over the indices in their slots."""
-        found: M = self.settle(self.replicated_covariance(u, v, ranges))
-        return found
-
     def replicated_covariance(self, u: Variable, v: Variable, ranges: Ranges) -> M:
-        """The same for every draw."""
+        """Covariance of two references to vectors, over the indices in their slots, for every draw."""
         names, equal = _slots_of(u, v)
         return self._centred(u.name, v.name, equal if self.in_part(u.name, v.name) else NOTHING).read(names, ranges)
 
@@ -412,8 +404,8 @@ class Recursion(ABC, Generic[V, M]):
 
     def equal(self, f: str) -> Equations:
         """The equations of the diagonal of a family: all positions are equal."""
-        forms = (difference(Affine.index(k), Affine.index(f"{k}_")) for k in position_names(self.netsor, f))
-        return frozenset(form for form in forms if form is not None)
+        positions = position_names(self.netsor, f)
+        return _equal({f"{k}{copy}": Affine.index(k) for copy in ("", "_") for k in positions})
 
     def _found(
         self, moments: dict[tuple[str, str], dict[Equations, M]], f: str, g: str, where: Equations
@@ -556,7 +548,8 @@ class Recursion(ABC, Generic[V, M]):
         other_left, other_right = (reindexed(reference, second) for reference in self.operands(g))
 
         def c(u: Variable, v: Variable) -> M:
-            return self.reference_covariance(u, v, ranges)
+            found: M = self.settle(self.replicated_covariance(u, v, ranges))
+            return found
 
         return c(left, other_left) * c(right, other_right) + c(left, other_right) * c(right, other_left)
 
