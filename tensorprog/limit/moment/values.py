@@ -531,10 +531,10 @@ class IndexedValues(Indexed[Value]):
         """Times a value, read where the equations of each term put it."""
         starts, found = _starts(self.ranges), []
         for term in self.terms:
-            both, sides = term.equations | equations, (term.value, value)
+            both, one, two = term.equations | equations, term.value, value
             if both:
-                sides = (side.gather(solve(both), self.ranges, starts) for side in sides)
-            found.append(Term(both, _times(*sides, self.ranges)))
+                one, two = (side.gather(solve(both), self.ranges, starts) for side in (one, two))
+            found.append(Term(both, _times(one, two, self.ranges)))
         return IndexedValues(tuple(found), self.ranges)
 
     def placed(self, value: Value, names: Mapping[str, Affine], ranges: Ranges) -> Value:
