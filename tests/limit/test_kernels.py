@@ -217,3 +217,17 @@ def test_functions_that_are_remembered_keep_no_law(tmp_path: Path, function: str
     recursion = weakref.ref(law.recursion)
     del law
     assert recursion() is None
+
+
+def test_families_of_one_law_are_independent(tmp_path: Path) -> None:
+    inputs = np.random.default_rng(3).standard_normal((120, 4))
+    np.save(tmp_path / "inputs.npy", inputs)
+    (tmp_path / "two.yaml").write_text(
+        "program: two\nconstants: {N: 120}\nindices: {i: N}\n"
+        "initial:\n  'u[i]': {data: inputs.npy}\n  'v[i]': {data: inputs.npy}\n  b: {cov: 0.5}\n  c: {cov: 0.5}\n"
+        "body:\n  - f[i] = Nonlin(u[i] + 2 * v[i] + b - c)\n  - g[i] = Nonlin(u[i] * v[i])\noutputs: [f, g]\n",
+        encoding="utf-8",
+    )
+    law, gram = tp.load(tmp_path / "two.yaml").limit(), inputs @ inputs.T / 4
+    np.testing.assert_allclose(np.asarray(law.cov("f")), 5 * gram + 1.0, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(np.asarray(law.cov("g")), gram**2, rtol=1e-12, atol=1e-12)
