@@ -28,7 +28,6 @@ from tensorprog.gaussian.kernels import (
     ordinary,
     passed_on,
     refuse_correlation,
-    values,
 )
 from tensorprog.gaussian.quadrature import Side, crude_norm, integrate_line, integrate_plane
 from tensorprog.gaussian.series import ENOUGH as NEGLIGIBLE
@@ -45,10 +44,10 @@ ENOUGH = 1e-12
 PAIRS, LAWS = 1 << 15, 1 << 12  # pairs, and laws of one variable or pairs on panels, at once
 MANY = 1 << 12  # laws of mean 0 that are not looked through for equal ones
 SOME = 1 << 9  # laws of mean 0 from which tables pay
+PARTS = 4  # into which both sides of many pairs are cut
 TOGETHER, APART = 1 << 13, 1 << 9  # laws at once, and those of a function that differs among them
 # relative errors of laws up to this pass on as they are; what larger ones do is seen by differences
 PASSED = 1e-10
-PARTS = 4  # into which both sides of many pairs are cut
 UNIT = Elementary(1.0, 1.0, 0.0, (), ())  # the function that is 1
 
 
@@ -105,15 +104,20 @@ def cross(
     """
     law = [_number("mu_f", mu_f), _number("mu_g", mu_g), _variance("var_f", var_f), _variance("var_g", var_g)]
     c = _number("cov", cov)
+    if np.isfinite(slack):
+        size = np.sqrt(law[2].value) * np.sqrt(law[3].value)
+        if np.any((c.value != 0) & (size == 0)):
+            raise ValueError("cov must be 0 where var_f or var_g is 0")
+        refuse_correlation(float(_relative(np.abs(c.value), size).max(initial=0.0)), slack)
     if f.degree and g.degree and not (elementary(f) and elementary(g)):
-        scaled = _by_degree(f, g, law, c, slack, pairs, enough)
+        scaled = _by_degree(f, g, law, c, pairs, enough)
         if scaled is not None:
             return scaled
-    many = _by_laws(f, g, law, c, pairs) if np.isinf(slack) else None
-    if many is not None:
-        return many
+    closed = _closed(f, g, law, c, pairs)
+    if closed is not None:
+        return closed
     parts = _in_parts(
-        lambda functions, law: cross(functions[0], functions[1], *law, slack=slack, pairs=pairs, enough=enough),
+        lambda functions, law: cross(functions[0], functions[1], *law, slack=np.inf, pairs=pairs, enough=enough),
         (f, g),
         (*law, c),
         law,
@@ -125,71 +129,91 @@ def cross(
         (f, g), [law[k].value for k in (0, 2, 1, 3)], NEGLIGIBLE * (enough / ENOUGH) ** 0.5
     )
     batch = np.broadcast_shapes(first.shape, second.shape, c.value.shape)
-    shape = batch or (1,)
     errors = [each.error if each.error.any() else np.zeros(()) for each in (*law, c)]
-    given = [
-        array.reshape((1,) * (len(shape) - array.ndim) + array.shape) for array in (first, second, c.value, *errors)
-    ]
-    diagonal = _diagonal(shape, pairs) if any(array.any() for array in errors) else np.ones((), bool)
-    both = [given[:2], given[3:5], given[5:7], given[2:3] * 2, given[7:] * 2]
-    if one is not two or not all(np.array_equal(_exchanged(left, pairs), right) for left, right in both):
-        pairs = 0
-    covs, value, error = np.broadcast_to(given[2], shape), np.empty(shape), np.empty(shape)
+    diagonal = _diagonal(batch, pairs) if any(array.any() for array in errors) else np.ones((), bool)
+    cov = np.broadcast_to(c.value, batch or (1,))
+
+    def answer(i: Places, mu_f: Array, var_f: Array, j: Places, mu_g: Array, var_g: Array, *both: Any) -> Estimate:
+        cov, error, diagonal = both
+        return _Pairs(one, two, i, j, cov, (mu_f, mu_g, var_f, var_g, error), diagonal, enough).answer()
+
+    left, right = [first, *errors[:4:2]], [second, *errors[1:4:2]]
+    return _by_tiles(answer, left, right, [cov, errors[4], diagonal], batch, pairs if one is two else 0)
+
+
+def _by_tiles(
+    answer: Callable[..., Estimate], left: Sequence[Array], right: Sequence[Array], both: Sequence[Array],
+    batch: tuple[int, ...], pairs: int,
+) -> Estimate:  # fmt: skip
+    """The answers for parts of a batch, of arrays of X, of Y and of both; those of pairs once, if these are symmetric.
+
+    Shapes    arrays that broadcast to the batch -> batch
+    """
+    shape = batch or (1,)
+    own = [[np.reshape(a, (1,) * (len(shape) - a.ndim) + a.shape) for a in arrays] for arrays in (left, right, both)]
+    exchanged = zip([*own[0], *own[2]], [*own[1], *own[2]], strict=True)
+    pairs = pairs if all(np.array_equal(_exchanged(one, pairs), two) for one, two in exchanged) else 0
+    value, error = np.empty((2, *shape))
 
     def fill(tile: tuple[slice, ...]) -> None:
-        i, j, _, *known = (_cut(array, tile) for array in given)
-        found = _Pairs(one, two, i, j, covs[tile], known, _cut(diagonal, tile), enough).answer(slack)
+        found = answer(*(_cut(array, tile) for arrays in own for array in arrays))
         for array, part in ((value, found.value), (error, found.error)):
             _exchanged(array, pairs)[tile] = part
             array[tile] = part
 
     tiles = list(_tiles(shape, pairs))
-    COMPILED.prepare(covs.size if one.closed else 0)
     for tile in tiles[:1]:  # what all need is computed once
         fill(tile)
     threaded(fill, tiles[1:])
-    return Estimate(value.reshape(batch), error.reshape(batch))
+    # both orders of one pair may round apart
+    return Estimate(*(np.maximum(a, _exchanged(a, pairs)).reshape(batch) for a in (value, error)))
 
 
-def _by_laws(f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estimate, pairs: int) -> Estimate | None:
-    """The same of many pairs by closed forms, with errors that are products of numbers for both laws (Cauchy, Schwarz).
+def _closed(f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estimate, pairs: int) -> Estimate | None:
+    """The same by closed forms, at means 0; None where there are none.
 
-    Convolutions on 20 images take half the time so.  None where functions differ, or errors are more than rounding.
+    Errors that are rounding have bounds that are products of numbers for both laws.  Convolutions on 20 images take
+    half the time so.
     """
-    form, (v, w) = elementary(f), (each.value for each in law[2:])
-    if form is None or form != elementary(g) or form.jumps or any(m.value.any() or m.error.any() for m in law[:2]):
+    one, two, (v, w) = elementary(f), elementary(g), (each.value for each in law[2:])
+    if one is None or two is None or not one.meets(two) or any(m.value.any() or m.error.any() for m in law[:2]):
         return None
-    batch, exact = np.broadcast_shapes(v.shape, w.shape, c.value.shape), f.parity < 0
-    moved = max(float(_relative(each.error, each.value).max(initial=0.0)) for each in law[2:])
-    least = math.prod(float(u.min(initial=np.inf, where=u > 0)) for u in (v, w)) ** 0.5
-    largest = max(moved, c.error.max(initial=0.0) / max(least, TINY))
-    if math.prod(batch) <= MANY or largest > PASSED or not (ordinary(v) and ordinary(w)):
+    if not (ordinary(v) and ordinary(w)):
         return None
-    slopes = [form.slopes(u, 1.0) for u in (v, w)]
-    own = (EPS * form.rounding(u) ** 2 + moved * spread for u, (_, spread) in zip((v, w), slopes, strict=True))
-    sides = [v, w, *map(np.sqrt, (*own, *(slope for slope, _ in slopes)))]
-    given = [np.reshape(a, (1,) * (len(batch) - a.ndim) + a.shape) for a in sides]
-    given += [np.broadcast_to(array, batch) for array in (c.value, c.error)]
-    value, error = np.empty(batch), np.empty(batch)
-    both = [given[:2], *((array, array) for array in given[6:])]
-    pairs = pairs if all(np.array_equal(_exchanged(left, pairs), right) for left, right in both) else 0
+    batch, small = np.broadcast_shapes(v.shape, w.shape, c.value.shape), 0.0 if f.jumps and g.jumps else PASSED
+    if f.parity * g.parity < 0:
+        return Estimate.exact(np.zeros(batch))
 
-    def fill(tile: tuple[slice, ...]) -> None:
-        v, w, one, two, slope, other, cov, bound = (_cut(array, tile) for array in given)
-        own = one * two * (cov != 0) if exact else one * two
-        for array, part in ((value, values(form, form, v, w, cov)), (error, bound * (slope * other) + own)):
-            _exchanged(array, pairs)[tile] = part
-            array[tile] = part
+    def answer(v: Array, off: Array, w: Array, other: Array, *both: Any) -> Estimate:
+        cov, error, diagonal = both
+        none = (v == 0) | (w == 0)
+        cov = np.where(none, 0.0, cov) if none.any() else cov
+        found, same = kernel(one, two, v, w, cov), diagonal & (v == w) & (v == cov)
+        if f.parity < 0 or g.parity < 0:
+            found = Estimate(found.value, found.error * (cov != 0))
+        if not (off.any() or other.any() or error.any()):
+            return found
+        moved = max(float(_relative(*side).max()) for side in ((off, v), (other, w)))
+        least = math.prod(float(each.min(initial=1.0, where=each > 0)) for each in (v, w)) ** 0.5
+        if max(moved, float(error.max()) / least) <= small:
+            return Estimate(found.value, found.error + passed_on(one, two, v, w, cov, moved, error, same))
+
+        def call(law: list[Array]) -> Estimate:
+            v, w = (np.maximum(each, 0.0) for each in law[:2])
+            return kernel(one, two, v, np.where(same, v, w), np.where(same, v, law[2]))
+
+        return _by_differences(call, found, [Estimate(v, off), Estimate(w, other), Estimate(cov, error)])
 
     COMPILED.prepare(math.prod(batch))
-    threaded(fill, _tiles(batch, pairs, PARTS))
-    return Estimate(value, error)
+    errors = [each.error if each.error.any() else np.zeros(()) for each in (*law[2:], c)]
+    diagonal = _diagonal(batch, pairs) if any(array.any() for array in errors) else np.ones((), bool)
+    both = [np.broadcast_to(c.value, batch or (1,)), errors[2], diagonal]
+    return _by_tiles(answer, [v, errors[0]], [w, errors[1]], both, batch, pairs if one == two else 0)
 
 
 def _by_degree(
-    f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estimate, slack: float, pairs: int,
-    enough: float,
-) -> Estimate | None:  # fmt: skip
+    f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estimate, pairs: int, enough: float
+) -> Estimate | None:
     """The same of homogeneous functions at means 0: that of variances 1, times powers of both deviations.
 
     None where a mean is not 0 or a variance not positive, or all variances are 1.
@@ -202,7 +226,7 @@ def _by_degree(
     one = _diagonal(batch, pairs) & (v == w) & (v == c.value)  # one variable, whose moments move together
     rho, error = np.where(one, 1.0, c.value / size), np.where(one, 0.0, c.error / size)
     error = error + np.where(one, 0.0, np.abs(rho) * (moved + other) / 2)
-    found = cross(f, g, 0.0, 0.0, 1.0, 1.0, Estimate(rho, error), slack=slack, pairs=pairs, enough=enough)
+    found = cross(f, g, 0.0, 0.0, 1.0, 1.0, Estimate(rho, error), slack=np.inf, pairs=pairs, enough=enough)
     scale, passed = v ** (f.degree / 2) * w ** (g.degree / 2), (f.degree * moved + g.degree * other) / 2
     value = found.value * scale
     return Estimate(value, found.error * scale + np.abs(value) * (passed + 4 * EPS))
@@ -362,7 +386,7 @@ class _Laws:
     @cached_property
     def series(self) -> HermiteSeries | None:
         """The Hermite coefficients for all laws."""
-        return hermite_series(self.function, self.mu, self.sd) if self.table is None else self.table
+        return hermite_series(self.function, self.mu, self.sd, enough=self.left) if self.table is None else self.table
 
 
 @lru_cache(maxsize=4)
@@ -433,12 +457,12 @@ def _exchanged(array: Array, pairs: int) -> Array:
     return array.transpose((*axes[pairs : 2 * pairs], *axes[:pairs], *axes[2 * pairs :]))
 
 
-def _tiles(shape: tuple[int, ...], pairs: int, parts: int = 1) -> Iterator[tuple[slice, ...]]:
+def _tiles(shape: tuple[int, ...], pairs: int) -> Iterator[tuple[slice, ...]]:
     """Parts of a batch, of PAIRS members at most; with pairs without those that others are with X and Y exchanged.
 
-    X and Y are cut into so many parts at least, so that of a few of them most lie on one side of the diagonal.
+    X and Y are cut into PARTS at least where there are more, so that most lie on one side of the diagonal.
     """
-    steps: list[int] = []
+    steps, parts = list[int](), PARTS if math.prod(shape) > PAIRS else 1
     for k, size in reversed(list(enumerate(shape))):
         most = -(-size // parts) if pairs and k in (0, pairs) else size
         steps.insert(0, max(1, min(most, PAIRS // math.prod(steps))))
@@ -482,15 +506,12 @@ class _Pairs:
     diagonal: Mask  # where both may be one variable
     enough: float
 
-    def answer(self, slack: float) -> Estimate:
+    def answer(self) -> Estimate:
         """E f(X) g(Y), with what errors of the law do to it."""
         one, two, cov = self.one, self.two, self.cov
         size = one.sd[self.first] * two.sd[self.second]
-        if np.isfinite(slack) and np.any((cov != 0) & (size == 0)):
-            raise ValueError("cov must be 0 where var_f or var_g is 0")
         if not size.all():
             cov = np.where(size > 0, cov, 0.0)
-        refuse_correlation(float(_relative(np.abs(cov), size).max(initial=0.0)), slack)
         fixed = replace(self, cov=cov)
         found, slopes = fixed._exact()
         if not any(error.any() for error in self.errors):
@@ -532,10 +553,6 @@ class _Pairs:
         zero = _zero(one.f, two.f, one.mu[self.first], two.mu[self.second], self.cov)
         if zero.all():
             return Estimate.exact(np.zeros(self.cov.shape)), None
-        forms = self._elementary
-        if forms is not None:
-            found = kernel(*forms, one.var[self.first], two.var[self.second], self.cov)
-            return Estimate(found.value, np.where(zero, 0.0, found.error)), None
         found, slopes = self._by_series()
         found = Estimate.exact(np.zeros(self.cov.shape)).where(zero, found)
         pending = self._pending(found)
@@ -545,21 +562,11 @@ class _Pairs:
             found.value[pending], found.error[pending] = better.value, better.error
         return found, slopes
 
-    @cached_property
-    def _elementary(self) -> tuple[Elementary, Elementary] | None:
-        """Both functions as closed forms want them, at means 0."""
-        one, two = self.one.closed, self.two.closed
-        return None if one is None or two is None or not one.meets(two) else (one, two)
-
     def _passed_on(self, turned: Array, moved: Array, same: Mask, slopes: Array | None) -> Array:
         """What errors of the law do to first order; those of one variable move its variance alone."""
         one, two = self.one, self.two
         if slopes is None:
-            forms = self._elementary
-            if forms is None:
-                return np.asarray(np.maximum(turned, moved) * (one.sizes[self.first] * two.sizes[self.second]))
-            v, w = one.var[self.first], two.var[self.second]
-            return passed_on(*forms, v, w, self.cov, moved, moved, turned, same)
+            return np.asarray(np.maximum(turned, moved) * (one.sizes[self.first] * two.sizes[self.second]))
         series = _product(one, two)
         assert series is not None and one.series is not None and two.series is not None
         f, g = one.series, two.series

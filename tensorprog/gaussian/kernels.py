@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tensorprog.gaussian.estimate import EPS, Estimate
 from tensorprog.gaussian.function import FunctionTerm, RealFunction
-from tensorprog.gaussian.steps import ONE, STEEPEST, ZERO, KernelSteps, Kind, bounded_cosine, turn, two_product
+from tensorprog.gaussian.steps import ONE, STEEPEST, ZERO, KernelSteps, Kind, two_product
 
 Array = NDArray[np.floating]
 
@@ -44,16 +44,15 @@ __all__ = [
     "ordinary",
     "passed_on",
     "refuse_correlation",
-    "steepness",
     "values",
 ]
 
 MEAN_ABS = float(np.sqrt(2 / np.pi))  # E |X| of a standard normal X
 # variances and spreads outside count as extreme: errors of products of two would under- or overflow
 SMALL, LARGE = 1e-130, 1e130
-# units of rounding in one kernel: of sums of products, relative to the sizes, of |x|, of x erf(a x), of an arc sine,
-# and of its argument, which the slope of the arc sine multiplies; the slope is at most 22.4, as it is refined beyond
-SUMS, CORNERS, BENDS, ARCS, TURNS, STEEPEST_ARC = 4.0, 10.0, 16.0, 3.0, 2.5, 22.4
+# units of rounding in one kernel, relative to the sizes, and in the argument of an arc sine, which its slope
+# multiplies; the slope is at most 22.4, as it is refined beyond
+UNITS, TURNS, STEEPEST_ARC = 20.0, 5.0, 22.4
 STEEPEST_RAMP = 1.13  # the largest slope of x erf(a x)
 STEP, ROOM = 1e-5, 1.01  # relative steps of derivatives, and what these may lack
 RAMP_SIZE = 1.39  # x erf(a x) has a root mean square up to sqrt(6 / pi) v / sqrt(v + h), h = 1 / (2 a^2)
@@ -135,19 +134,13 @@ class Elementary:
 
         The logarithm of the slope r / sqrt(1 - r^2) is convex in that of r, and r^2 is at most p p', p = v / (v + h).
         """
-        corners, bends, arcs = (np.zeros(var.shape) for _ in range(3))
-        for a, h in self.ramps:
-            if h:
-                bends += RAMP_SIZE * abs(a) * var * _inverse_root(var + h)
-            else:
-                corners += abs(a) * np.sqrt(var)
+        steep = np.zeros(var.shape)
         for a, h in self.sigmoids:
             share = np.square(np.sqrt(var) * _inverse_root(var + h))
-            slope = share / np.sqrt(np.maximum((1 - share) * (1 + share), STEEPEST_ARC**-2))
-            arcs += abs(a) * np.sqrt(ARCS * share + TURNS * slope)
+            steep += abs(a) * np.sqrt(share / np.sqrt(np.maximum((1 - share) * (1 + share), STEEPEST_ARC**-2)))
         for a, h in self.bells:  # 1 - r^2 has relative errors that are 1 + v / h times rounding at most
-            bends += abs(a) * (1 + var / h) ** 0.5 / (1 + 2 * var / h) ** 0.25
-        return np.sqrt(SUMS * self.size(var) ** 2 + CORNERS * corners**2 + BENDS * bends**2 + arcs**2)
+            steep += abs(a) * np.sqrt(UNITS / TURNS * (1 + var / h)) / (1 + 2 * var / h) ** 0.25
+        return np.sqrt(UNITS * self.size(var) ** 2 + TURNS * steep**2)
 
 
 @lru_cache(maxsize=64)
@@ -302,51 +295,22 @@ SIDES: dict[str, Callable[[Array, float], Sequence[Array]]] = {
 }
 
 
-def steepness(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array, moved: Array) -> Array:
-    """By how much the arc sines of a kernel multiply relative errors of their arguments, of that size at most.
-
-    Shapes    v, w, cov and moved broadcast to the batch -> batch
-    """
-    total = np.zeros(np.broadcast_shapes(v.shape, w.shape, cov.shape))
-    for (a, h), (b, k) in product(f.sigmoids, g.sigmoids):
-        rho, root, _ = _turned(v, w, cov, h, k)
-        total += 2 / np.pi * abs(a * b * rho) / np.maximum(root, np.sqrt(moved) + SMALL)
-    for (a, h), (b, k) in product(f.bells, g.bells):
-        rho, root, size = _turned(v, w, cov, h, k)
-        total += abs(a * b) * (h * k) ** 0.5 * size * (1 + np.square(rho)) / root**3
-    return total
-
-
 def passed_on(
-    f: Elementary, g: Elementary, v: Array, w: Array, cov: Array, moved: Array, other: Array, turned: Array,
-    same: NDArray[np.bool_],
-) -> Array:  # fmt: skip
-    """What errors of a law do to a kernel: relative ones of both variances, and of a covariance beside both deviations.
+    f: Elementary, g: Elementary, v: Array, w: Array, cov: Array, moved: float, error: Array, same: NDArray[np.bool_]
+) -> Array:
+    """What errors of a law do to a kernel: relative ones of its variances, and those of its covariance.
 
-    Moments of one variable, which is both where `same` holds, move together.
+    By Cauchy and Schwarz as for variables that are equal; the moments of one variable, which is both where `same`
+    holds, move together.
 
     Shapes    all broadcast to the batch -> batch
     """
-    before, up = values(f, g, v, w, cov), 1 + STEP
-    nearer = cov - np.copysign(STEP, cov) * (np.sqrt(v) * np.sqrt(w))
-
-    def change(v: Array, w: Array, cov: Array) -> Array:
-        return np.asarray(np.abs(values(f, g, v, w, cov) - before) / STEP)
-
-    together = ROOM * moved * change(v * up, w * up, cov * up)
-    if same.all():
-        return np.asarray(together)
-    apart = moved * change(v * up, w, cov) + other * change(v, w * up, cov) + turned * change(v, w, nearer)
-    both = np.maximum(np.maximum(moved, other), turned)
-    apart = ROOM * apart + both * steepness(f, g, v, w, cov, both)
-    return np.where(same, together, apart)
-
-
-def _turned(v: Array, w: Array, cov: Array, h: float, k: float) -> tuple[Array, Array, Array]:
-    """The correlation r of X + dX and Y + dY, sqrt(1 - r^2), and 1 / (S S')."""
-    size = _inverse_root(v + h) * _inverse_root(w + k)
-    rho = turn(size, 1.0, cov)
-    return rho, bounded_cosine(rho, _shares(v, h)[1], _shares(w, k)[1]), size
+    (rise, bend), (slope, twist) = ((np.sqrt(each) for each in h.slopes(u, 1.0)) for h, u in ((f, v), (g, w)))
+    found = np.array(error * (rise * slope) + (moved * bend) * twist)
+    v, w, cov = (np.broadcast_to(each, found.shape)[same] for each in (v, w, cov))
+    change = np.abs(values(f, g, *(each * (1 + STEP) for each in (v, w, cov))) - values(f, g, v, w, cov)) / STEP
+    found[same] = ROOM * moved * change
+    return found
 
 
 def _shares(var: Array, spread: float) -> tuple[Array, Array]:
