@@ -50,9 +50,9 @@ __all__ = [
 MEAN_ABS = float(np.sqrt(2 / np.pi))  # E |X| of a standard normal X
 # variances and spreads outside count as extreme: errors of products of two would under- or overflow
 SMALL, LARGE = 1e-130, 1e130
-# units of rounding in one kernel: relative to the sizes, of x erf(a x), and of the argument of an arc sine, which its
-# slope multiplies; the slope is at most 22.4, as it is refined beyond
-UNITS, BENDS, TURNS, STEEPEST_ARC = 7.0, 16.0, 2.5, 22.4
+# units of rounding in one kernel: of sums of products, relative to the sizes, of x erf(a x), and of an arc sine, whose
+# slope is at most 22.4, as it is refined beyond; |x| has a smaller share of its size
+SUMS, BENDS, TURNS, STEEPEST_ARC, CORNER = 4.0, 16.0, 5.5, 22.4, 0.8
 STEEPEST_RAMP = 1.13  # the largest slope of x erf(a x)
 STEP, ROOM = 1e-5, 1.01  # relative steps of derivatives, and what these may lack
 RAMP_SIZE = 1.39  # x erf(a x) has a root mean square up to sqrt(6 / pi) v / sqrt(v + h), h = 1 / (2 a^2)
@@ -134,14 +134,15 @@ class Elementary:
 
         The logarithm of the slope r / sqrt(1 - r^2) is convex in that of r, and r^2 is at most p p', p = v / (v + h).
         """
-        bent = sum((RAMP_SIZE * abs(a) * var * _inverse_root(var + h) for a, h in self.ramps if h), np.zeros(var.shape))
+        bent, turns = np.zeros((2, *var.shape))
+        for a, h in self.ramps:
+            bent += (RAMP_SIZE if h else CORNER) * abs(a) * var * _inverse_root(var + h)
         for a, h in self.bells:  # 1 - r^2 has relative errors that are 1 + v / h times rounding at most
-            bent = bent + abs(a) * (1 + var / h) ** 0.5 / (1 + 2 * var / h) ** 0.25
-        turns = np.zeros(var.shape)
+            bent += abs(a) * (1 + var / h) ** 0.5 / (1 + 2 * var / h) ** 0.25
         for a, h in self.sigmoids:
             share = np.square(np.sqrt(var) * _inverse_root(var + h))
             turns += abs(a) * np.sqrt(share / np.sqrt(np.maximum((1 - share) * (1 + share), STEEPEST_ARC**-2)))
-        return np.sqrt(UNITS * self.size(var) ** 2 + BENDS * bent**2 + TURNS * turns**2)
+        return np.sqrt(SUMS * self.size(var) ** 2 + BENDS * bent**2 + TURNS * turns**2)
 
 
 @lru_cache(maxsize=64)
