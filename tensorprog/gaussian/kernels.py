@@ -308,7 +308,7 @@ def passed_on(
     Shapes    all broadcast to the batch -> batch
     """
     (rise, bend), (slope, twist) = ((np.sqrt(each) for each in h.slopes(u, 1.0)) for h, u in ((f, v), (g, w)))
-    found = np.array(error * (rise * slope) + (moved * bend) * twist)
+    found = np.array(np.broadcast_to(error * (rise * slope) + (moved * bend) * twist, same.shape))
     v, w, cov = (np.broadcast_to(each, found.shape)[same] for each in (v, w, cov))
     change = np.abs(values(f, g, *(each * (1 + STEP) for each in (v, w, cov))) - values(f, g, v, w, cov)) / STEP
     found[same] = ROOM * moved * change
