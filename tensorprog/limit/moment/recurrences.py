@@ -92,8 +92,7 @@ class Recurrences:
                         self._waiting.remove(number)
                         outermost = not self.active
                         try:
-                            with self.numbers.by_itself():
-                                self._fill(number)
+                            self._fill(number)
                         except BaseException:
                             if outermost:
                                 self.numbers.start_again()
