@@ -260,7 +260,7 @@ class Outputs:
             return one, source.mean(found, 1) if other else one, source.cov(found, 0, other)
 
         groups = self.alike(first) if first == second else None
-        sizes = None if groups is None else np.bincount(groups.ravel())
+        sizes = np.ones(1) if groups is None else np.bincount(groups.ravel())
 
         def pooled(values: Array) -> Array:
             """The averages of groups, if there are any."""
@@ -275,12 +275,13 @@ class Outputs:
 
         return self._averaged(
             source, read, finish, what, math.prod(shape),
-            reduce=lambda one, two, cov: _seconds(shape, one, two, cov, pooled), fewest=FEWEST if groups is None else 1,
+            reduce=lambda one, two, cov: _seconds(shape, one, two, cov, pooled=pooled),
+            fewest=FEWEST if groups is None else 1,
         )  # fmt: skip
 
 
 def _seconds(
-    shape: tuple[int, ...], one: Array, two: Array, cov: Array, pooled: Callable[[Array], Array] = np.asarray
+    shape: tuple[int, ...], one: Array, two: Array, cov: Array, *, pooled: Callable[[Array], Array] = np.asarray
 ) -> tuple[Array, ...]:
     """Second moments of two variables given draws, and their means: sums over the draws, and how many there are.
 
