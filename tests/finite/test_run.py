@@ -153,3 +153,19 @@ outputs: [y, w]
     w = engine.run(netsor, 8, 50)["w"]
     assert np.all(w[:, 0, 1:] == 0)
     np.testing.assert_allclose(w.sum(axis=-1), 1, rtol=1e-14)
+
+
+def test_a_clip_overwrites_no_vector_that_others_read() -> None:
+    """x has the array of u, which is read after x is clipped for the last time."""
+    program = loads(
+        "program: shared\ninitial: {h: {mean: 0, cov: 9}}\nweights: {W: 1}\nbody:\n"
+        "  - u = MatMul(W, h)\n  - x = Nonlin(u)\n  - c = Nonlin(clip(x, -1, 1))\n  - y = Nonlin(c + 2 * u)\n"
+        "outputs: [y]\n"
+    )
+    for method in ("lazy", "dense"):
+        drawn = engine.run(program, 8, 64, method=method, coordinates=8, keep=["u", "c"])
+        assert np.abs(drawn["u"]).max() > 1
+        assert np.array_equal(drawn["c"], np.clip(drawn["u"], -1, 1))
+        assert np.array_equal(drawn["y"], drawn["c"] + 2 * drawn["u"])
+        alone = engine.run(program, 8, 64, method=method, coordinates=8)
+        assert np.array_equal(alone["y"], drawn["y"])
