@@ -14,6 +14,7 @@ from functools import cached_property
 from itertools import count
 from typing import cast
 
+from tensorprog.language.arrows import connected, reached
 from tensorprog.language.atoms import REDUCTIONS
 from tensorprog.language.errors import NotCompiledError
 from tensorprog.language.expr import (
@@ -192,6 +193,8 @@ class SumsOfFunctions:
         self._parts: dict[tuple[str, Box], tuple[WeightedFunction, ...]] = {}
         self._inlined: dict[tuple[int, Step], Expr | NotCompiledError] = {}
         self._sources: dict[str, str] = {}
+        self._sources_of: dict[Inner, frozenset[str]] = {}
+        self._carried_by: dict[str, str] = {}
         self._vectors: dict[int, tuple[bool, Expr]] = {}  # by the identity of expressions, which are kept
         self._fresh = count(1)
         self.spelled: dict[str, list[int]] = {}
@@ -513,6 +516,43 @@ class SumsOfFunctions:
             return [part.without_coefficient]
         found = factors(part.function, signs=True)
         return [self.function_part(factor) if self.is_vector(factor) else WeightedFunction(factor) for factor in found]
+
+    # -- what factors are functions of -----------------------------------------------------------------------------
+
+    def carries(self, factor: WeightedFunction) -> bool:
+        """Whether a factor reads what is carried along."""
+        return any(variable.name in self.carried for _, variable, _ in factor.inner)
+
+    def independent_groups(self, factors: Sequence[WeightedFunction]) -> list[list[WeightedFunction]]:
+        """Factors in groups that are independent of each other."""
+        return connected(factors, lambda one, two: not self.sources(one).isdisjoint(self.sources(two)))
+
+    def sources(self, factor: WeightedFunction) -> frozenset[str]:
+        """The weights and initial vectors that a factor is a function of, through all that is carried along."""
+
+        def read(name: str) -> Iterator[str]:
+            made = (self.netsor.body[position] for position in self.netsor.families[name].statements)
+            return (v.name for s in made if isinstance(s, Nonlin) for v in variables(s.expr))
+
+        if factor.inner not in self._sources_of:
+            names = reached(read, (variable.name for _, variable, _ in factor.inner))
+            self._sources_of[factor.inner] = frozenset(self.source(name) for name in names if self.is_base(name))
+        return self._sources_of[factor.inner]
+
+    def carried_by(self, name: str) -> str:
+        """The vector whose coordinates the moments of one with carried factors are averages of; '' without these.
+
+        A carried variable, where it is all that is carried, and independent of its other factors, or the vector itself.
+        """
+        if name not in self._carried_by:
+            parts = self.of(name)
+            groups = [group for part in parts for group in self.independent_groups(self.factors_of(part))]
+            carrying = [group for group in groups if any(map(self.carries, group))]
+            self._carried_by[name] = name if carrying else ""
+            if [len(group) for group in carrying] == [1] and not any(part.bound for part in parts):
+                (factor,) = carrying[0]
+                self._carried_by[name] = factor.inner[0][1].name if factor.linear else name
+        return self._carried_by[name]
 
     def numbered(self, expr: Expr, by_direction: bool = False) -> tuple[Expr, list[Inner]]:
         """An expression with its largest affine parts as variables ".0", ".1", ..., and these parts.

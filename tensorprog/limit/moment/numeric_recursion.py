@@ -8,15 +8,14 @@ axis of all values, until a number leaves the recursion.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 from weakref import proxy
 
 from tensorprog.gaussian.several import REPLICATES
-from tensorprog.language.arrows import connected, reached
 from tensorprog.language.errors import NotCompiledError
-from tensorprog.language.expr import Affine, variables
+from tensorprog.language.expr import Affine
 from tensorprog.language.ir import Netsor, Nonlin, Range
 from tensorprog.limit.form.definitions import Corrected, reductions
 from tensorprog.limit.form.sums_of_functions import Inner, WeightedFunction, position_names
@@ -86,7 +85,8 @@ class NumericRecursion(Numbers):
     def points(self) -> VectorsAtPoints:
         """The vectors at quasi-random points."""
         if self._points is None:
-            self._points = VectorsAtPoints(proxy(self), self.recurrences.steps, self.pointed_families, self._held)
+            steps, drawn = self.recurrences.steps, None if self.each else self.drawn
+            self._points = VectorsAtPoints(proxy(self), steps, self.pointed_families, self._held, drawn)
         return self._points
 
     @property
@@ -121,65 +121,24 @@ class NumericRecursion(Numbers):
         """Whether the expectations of a part are means over points."""
         return any(map(self._together, self.parts.factors_of(part)))
 
-    def _carries(self, factor: WeightedFunction) -> bool:
-        return any(variable.name in self.parts.carried for _, variable, _ in factor.inner)
-
     def _together(self, factor: WeightedFunction) -> bool:
         together = self.parts.sums_over_vectors if self.jointly else self.parts.reduces
-        return self._carries(factor) or together(factor)
-
-    def _groups(self, factors: Sequence[WeightedFunction]) -> list[list[WeightedFunction]]:
-        """Factors in groups that are independent of each other."""
-        return connected(factors, lambda one, two: not self.sources(one).isdisjoint(self.sources(two)))
-
-    def sources(self, factor: WeightedFunction) -> frozenset[str]:
-        """The weights and initial vectors that a factor is a function of, through all that is carried along."""
-        known, key, families = self.program.known, ("sources", factor.inner), self.netsor.families
-
-        def read(name: str) -> Iterator[str]:
-            made = (self.netsor.body[position] for position in families[name].statements)
-            return (v.name for s in made if isinstance(s, Nonlin) for v in variables(s.expr))
-
-        if key not in known:
-            names = reached(read, (variable.name for _, variable, _ in factor.inner))
-            known[key] = frozenset(self.parts.source(name) for name in names if self.parts.is_base(name))
-        found: frozenset[str] = known[key]
-        return found
-
-    def carried_by(self, name: str) -> str:
-        """The vector whose coordinates the moments of one with carried factors are averages of; '' without these.
-
-        A carried variable, where it is all that is carried, and independent of its other factors, or the vector itself.
-        """
-        known, key = self.program.known, ("carried by", name)
-        if key not in known:
-            parts = self.parts.of(name)
-            groups = [group for part in parts for group in self._groups(self.parts.factors_of(part))]
-            carrying = [group for group in groups if any(map(self._carries, group))]
-            known[key] = name if carrying else ""
-            if [len(group) for group in carrying] == [1] and not any(part.bound for part in parts):
-                (factor,) = carrying[0]
-                known[key] = factor.inner[0][1].name if factor.linear else name
-        found: str = known[key]
-        return found
+        return self.parts.carries(factor) or together(factor)
 
     @property
     def drawn(self) -> frozenset[str]:
         """The weights and initial vectors that averages over points read."""
-        known = self.program.known
         if self.program.corrected:
             return frozenset(self.parts.source(name) for name in self.netsor.families if self.parts.is_base(name))
-        if "drawn" not in known:
-            read = {v.name for s in self.netsor.body if not isinstance(s, Nonlin) for v in s.inputs}
-            found = list[WeightedFunction]()
-            for name in read.intersection(self.pointed_families):
-                every = [self.parts.factors_of(part) for part in self.parts.of(name)]
-                groups = [group for factors in every for group in self._groups(factors)]
-                own = every if self.carried_by(name) == name else [g for g in groups if any(map(self._together, g))]
-                found += [factor for group in own for factor in group]
-            known["drawn"] = frozenset().union(*map(self.sources, found))
-        drawn: frozenset[str] = known["drawn"]
-        return drawn
+        read = {v.name for s in self.netsor.body if not isinstance(s, Nonlin) for v in s.inputs}
+        found = list[WeightedFunction]()
+        for name in read.intersection(self.pointed_families):
+            groups = [self.parts.factors_of(part) for part in self.parts.of(name)]
+            if self.parts.carried_by(name) != name:
+                groups = [own for factors in groups for own in self.parts.independent_groups(factors)]
+                groups = [own for own in groups if any(map(self._together, own))]
+            found += [factor for own in groups for factor in own]
+        return frozenset().union(*map(self.parts.sources, found))
 
     def expectations(self, p: WeightedFunction, q: WeightedFunction, ranges: Ranges) -> IndexedValues:
         """E[f(l) g(l')] without coefficients; what one step of a recurrence reads is not remembered."""
@@ -204,7 +163,7 @@ class NumericRecursion(Numbers):
         known, key = self.program.known, ("factors", p, q, self.jointly)
         if key not in known:
             sides = [self.parts.factors_of(part) for part in (p, q)]
-            groups = self._groups([*sides[0], *sides[1]])
+            groups = self.parts.independent_groups([*sides[0], *sides[1]])
             alone = [f for group in groups if not any(map(self._together, group)) for f in group]
             known[key] = Factors(self.parts, alone), *([f for f in s if all(f is not a for a in alone)] for s in sides)
         factors, first, second = known[key]
@@ -221,7 +180,7 @@ class NumericRecursion(Numbers):
         return found * others if first or second else others
 
     def _uncentred(self, f: str, g: str, ranges: Ranges, at: Mapping[str, Affine] | None = None) -> IndexedValues:
-        if self.random & {f, g} or any(self.carried_by(name) != name for name in (f, g)):
+        if self.random & {f, g} or any(self.parts.carried_by(name) != name for name in (f, g)):
             return super()._uncentred(f, g, ranges, at)
         with self.guarded(f, g):
             first, second = (self.parts.itself(name) for name in (f, g))

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import product
@@ -103,8 +103,9 @@ class VectorsAtPoints:
     """
 
     def __init__(
-        self, numbers: Numbers, steps: Iterable[Step], vectors: Sequence[str], held: int, whole: bool = False
-    ) -> None:
+        self, numbers: Numbers, steps: Iterable[Step], vectors: Sequence[str], held: int,
+        drawn: Collection[str] | None = None,
+    ) -> None:  # fmt: skip
         self.numbers, self.netsor, self.parts, self.columns = (
             numbers,
             numbers.netsor,
@@ -118,7 +119,7 @@ class VectorsAtPoints:
         self._recent: tuple[Any, Value] = None, Value.of(0.0)  # the average that was asked for last
         self._products: dict[str, tuple[Any, Array]] = {}  # of the step that reads them
         self._factors: dict[tuple[Any, ...], Array] = {}  # of products that are known
-        self._whole = whole or numbers.each  # whether all is drawn that functions read, and no sum of vectors as one
+        self._drawn = drawn  # all that functions read, and no sum of vectors as one, if it is None
         self._closures: dict[str, tuple[frozenset[str], list[int]]] = {}
         self._limit = len(self.steps)  # steps from here on are not to be made yet
         assert numbers.replicates is not None
@@ -132,7 +133,7 @@ class VectorsAtPoints:
 
         For every such product, the slots of each initial vector at positions of the product.
         """
-        if not self.looped or self._whole:
+        if not self.looped or self._drawn is None:
             return {}
         written: list[Inner] = []
         for statement in self.netsor.body:
@@ -176,7 +177,7 @@ class VectorsAtPoints:
                 read = variables(statement.expr) if isinstance(statement, Nonlin) else statement.inputs  # of all terms
                 for name in (v.name for v in read if self.parts.is_base(v.name)):
                     family, source = self.netsor.families[name], self.parts.source(name)
-                    known = self._whole or source in self.numbers.drawn
+                    known = self._drawn is None or source in self._drawn
                     if family.width not in fixed and known and not any(name in own for own in self.added.values()):
                         initials = self.numbers.initials
                         found[source] = self.columns.owner[source].shape if family.statements else initials[name].shape
@@ -288,7 +289,7 @@ class VectorsAtPoints:
         What is averaged is none.
         """
         read = {v.name for s in self.netsor.body if not isinstance(s, Nonlin) for v in s.inputs}
-        averaged = {self.numbers.carried_by(name) or name for name in read}
+        averaged = {self.parts.carried_by(name) or name for name in read}
         given = {s.target.name for s in self.netsor.body if isinstance(s, Corrected)}
         given |= self.numbers.program.corrected.keys()
         found = {s.target.name for s in self.netsor.body if isinstance(s, Nonlin | MatMul)} - averaged - given
@@ -546,8 +547,8 @@ class VectorsAtPoints:
 
     def of_factors(self, p: Sequence[WeightedFunction], q: Sequence[WeightedFunction], ranges: Ranges) -> Value:
         """E of the product of some factors of two parts."""
-        if not (self._whole or all(map(self._made_of, (*p, *q)))):
-            return VectorsAtPoints(self.numbers, self.steps, self.vectors, self._held, True).of_factors(p, q, ranges)
+        if not all(map(self._made_of, (*p, *q))):
+            return VectorsAtPoints(self.numbers, self.steps, self.vectors, self._held).of_factors(p, q, ranges)
         key = *p, *q, *ranges.items()
         if self._recent[0] == key:  # as the next of several products with one vector asks
             return self._recent[1]
@@ -568,7 +569,7 @@ class VectorsAtPoints:
         """Whether a factor is a function of what is drawn for the moments that the program needs."""
         names = {variable.name for _, variable, _ in factor.inner}
         sums = ({product, *own} for product, own in self.added.items())
-        drawn = self.numbers.sources(factor) <= self.numbers.drawn
+        drawn = self._drawn is None or self.parts.sources(factor) <= set(self._drawn)
         return drawn and all(own <= names or not own & names for own in sums)
 
     def _mean(self, one: Open, two: Open) -> Value:
