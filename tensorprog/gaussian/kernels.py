@@ -142,7 +142,7 @@ class Elementary:
         for a, h in self.sigmoids:
             share = np.square(np.sqrt(var) * _inverse_root(var + h))
             turns += abs(a) * np.sqrt(share / np.sqrt(np.maximum((1 - share) * (1 + share), STEEPEST_ARC**-2)))
-        return np.sqrt(SUMS * self.size(var) ** 2 + BENDS * bent**2 + TURNS * turns**2)
+        return np.asarray(np.sqrt(SUMS * self.size(var) ** 2 + BENDS * bent**2 + TURNS * turns**2))
 
 
 @lru_cache(maxsize=64)
