@@ -180,7 +180,7 @@ def _closed(f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estima
         return None
     if not (ordinary(v) and ordinary(w)):
         return None
-    batch, small = np.broadcast_shapes(v.shape, w.shape, c.value.shape), 0.0 if f.jumps and g.jumps else PASSED
+    batch, small = np.broadcast_shapes(v.shape, w.shape, c.value.shape), 0.0 if one.jumps or two.jumps else PASSED
     if f.parity * g.parity < 0:
         return Estimate.exact(np.zeros(batch))
 

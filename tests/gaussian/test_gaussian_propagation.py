@@ -89,6 +89,16 @@ def test_arc_sines_at_their_infinite_slope():
     assert change <= found.error.item() <= 3 * change
 
 
+@pytest.mark.parametrize("one", ["sign", "positive"])
+def test_rounding_of_a_jump_beside_a_steep_function(one):
+    """A jump has no slope whose square has a mean: nothing follows from the slopes of both functions."""
+    call, estimated = pair(f"{one} erf")
+    args = np.array([[0.0], [0.0], [1.0], [1e4], [100 * (1 - 1e-6)]])
+    found = estimated(*(Estimate(a, np.full(1, 1e-9 * (k == 4))) for k, a in enumerate(args)))
+    change = np.abs(call(*args[:4], args[4] - 1e-9).value - found.value).item()
+    assert change <= found.error.item() <= 2 * change
+
+
 @pytest.mark.parametrize("wrong", [(0,), (1,), (0, 1)], ids=["mean", "variance", "both"])
 @pytest.mark.parametrize("name", ["relu", "abs", "erf", "exp", "cube", "clip", "tanh"])
 def test_means_of_functions_carry_errors(name, wrong):
