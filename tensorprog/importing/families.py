@@ -1,12 +1,11 @@
-"""Families of a sketch as they are written: parts that are defined or read one by one get a statement and a name each
-(halves; queries and keys), what nothing reads is left out, and layers that are alike become an index."""
+"""Families of a sketch as they are written: parts that are read one by one get a statement and a name each
+(queries and keys), what nothing reads is left out, and layers that are alike become an index."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -21,18 +20,14 @@ from tensorprog.language.expr import (
     Number,
     Reduction,
     Variable,
-    call,
-    is_call,
-    rebuild,
     replace_variables,
     substitute,
-    sum_of,
     variables,
     walk,
 )
 from tensorprog.language.ir import Dot, Initial, MatMul, Nonlin, Statement, Table
 
-__all__ = ["finished", "folded", "pruned", "separated", "unrolled"]
+__all__ = ["finished", "folded", "pruned", "separated"]
 
 PARTS = {"lstm": ("i", "f", "g", "o"), "gru": ("r", "z", "n")}  # gates, in torch's order
 FEW = 4  # parts that get a statement or a name each
@@ -69,85 +64,6 @@ def _fixed(sketch: Sketch, record: Record, index: str, value: int, **others: Any
     """A record where an index has a value."""
     to = {index: Affine((), value), f"{index}_": Affine((), value)}
     return changed(record, lambda expr: _looked_up(sketch, substitute(expr, to)), **others)
-
-
-# ---- parts that are defined one by one ----------------------------------------------------------------------------
-
-
-def unrolled(sketch: Sketch, result: Expr) -> None:
-    """What reads a few joined parts by an index, statement by statement: the halves of rotary positions."""
-    joined = {}
-    for name, lines in _definitions(sketch).items():
-        numbered = _numbered(lines)
-        if place_of(lines[0]).role == "joined" and len(numbered) == 1 and 1 < len(lines) <= FEW:
-            joined[name] = numbered[0]
-    if any(variable.name in joined for variable in variables(result)):
-        return
-    found: list[Statement] = []
-    for line in sketch.body:
-        read = [node for expr in read_by(line) for node in variables(expr) if node.name in joined]
-        indices = dict.fromkeys(index for node in read for index in node.slots[joined[node.name]].indices)
-        versions = [line]
-        for index in indices if line.target.name not in joined else ():
-            if index in _kept(line):
-                continue
-            atom, slots = sketch.atoms[index], line.target.slots
-            values = range(atom.start, atom.start + atom.size)
-            if Affine.index(index) in slots:
-                joined[line.target.name] = slots.index(Affine.index(index))
-                versions = [
-                    _fixed(sketch, each, index, value, target=substitute(each.target, {index: Affine((), value)}))
-                    for each in versions
-                    for value in values
-                ]
-            else:
-                summed = partial(_summed_out, index, values)
-                versions = [changed(each, summed) for each in versions]
-        found += versions
-    sketch.body = found
-    parts = {name: lines for name, lines in _definitions(sketch).items() if place_of(lines[0]).role == "joined"}
-    sketch.body = [changed(line, partial(_read_through, parts, line)) for line in found]
-
-
-def _read_through(parts: dict[str, list[Statement]], line: Statement, expr: Expr) -> Expr:
-    """References to joined parts that only repeat other families, or their negatives, as references to these."""
-
-    def change(ref: Variable) -> Expr | None:
-        lines = parts.get(ref.name, ())
-        if any(all(slot.terms for slot in part.target.slots) for part in lines):
-            return None  # a part that is several members
-        for part in lines:
-            slots = part.target.slots
-            if all(own.terms or own == slot for own, slot in zip(slots, ref.slots, strict=True)):
-                (arg,) = read_by(part)
-                inner = arg.args[0] if isinstance(line, Nonlin) and is_call(arg, "negative") else arg
-                if not isinstance(inner, Variable) or not all(slot.bare or not slot.terms for slot in slots):
-                    return None
-                return substitute(arg, {own.bare: slot for own, slot in zip(slots, ref.slots, strict=True) if own.bare})
-        return None
-
-    return rebuild(replace_variables(expr, change), _difference)
-
-
-def _difference(node: Expr) -> Expr | None:
-    """a + (-b) * c as a - b * c."""
-    if is_call(node, "add") and is_call(node.args[1], "multiply") and is_call(node.args[1].args[0], "negative"):
-        second = node.args[1]
-        return call("subtract", node.args[0], call("multiply", second.args[0].children[0], second.args[1]))
-    return None
-
-
-def _summed_out(index: str, values: range, expr: Expr) -> Expr:
-    """Sums over an index written out."""
-
-    def change(node: Expr) -> Expr | None:
-        if not isinstance(node, Reduction) or index not in node.indices or node.reducer != "sum":
-            return None
-        rest = tuple(name for name in node.indices if name != index)
-        inside = Reduction("sum", rest, node.arg) if rest else node.arg
-        return sum_of(substitute(inside, {index: Affine((), value)}) for value in values)
-
-    return rebuild(expr, change)
 
 
 # ---- parts that are read one by one ---------------------------------------------------------------------------------
@@ -353,7 +269,7 @@ class _Layer:
 
     def repeats(self, last: _Layer, first: bool) -> bool:
         """Whether it says what the layer before says; if that is the first, other families may stand for its base."""
-        if len(last.said) != len(self.said) or len({*self.names}) != len(last.names):
+        if len(last.said) != len(self.said):
             return False
         pairs = zip(last.said, self.said, strict=True)
         return all(one[0] == own[0] or (first and self._stands_for(one, own)) for one, own in pairs)

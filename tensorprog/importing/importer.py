@@ -13,7 +13,7 @@ from typing import Any
 from tensorprog.importing import convolutions, elementwise, layers, recurrent, views
 from tensorprog.importing.agreement import AtWidth, compared_at
 from tensorprog.importing.capture import Captured, Operation, capture, frozen_at
-from tensorprog.importing.families import finished, folded, pruned, separated, unrolled
+from tensorprog.importing.families import finished, folded, pruned, separated
 from tensorprog.importing.operations import RULES, Rule, TracedCall
 from tensorprog.importing.refusals import InvalidText, Refusal, refusal
 from tensorprog.importing.sketch import Again, Decisions, Sketch, place_of
@@ -169,7 +169,6 @@ def _made(
     """The program of a module, with layers that are alike as an index or written out; its sketch, and the output."""
     one, other = captured.widths
     sketch, value = translated(captured, at, exact, decisions)
-    unrolled(sketch, value.expr)
     result = separated(sketch, value.expr)
     pruned(sketch, result)
     if fold:

@@ -250,7 +250,7 @@ MISTAKES = {
     "array": (lambda P, i, j, u: u[i] * np.ones(3), "cannot stand in an expression"),
     "large integer": (lambda P, i, j, u: u[i] * 10**400, "this integer is too large"),
     "deep": (lambda P, i, j, u: P.nonlin("z", sum((u[0] for _ in range(500)), Number(0))), "nested too deeply"),
-    "very deep": (lambda P, i, j, u: P.nonlin("z", sum((u[0] for _ in range(5000)), Number(0))), "as text"),
+    "very deep": (lambda P, i, j, u: P.nonlin("z", sum((u[0] for _ in range(5000)), Number(0))), "nested too deeply"),
     "truth value": (lambda P, i, j, u: P.nonlin("z", 1 if u[0] < 1 else 2), "has no truth value"),
     "sum without index": (lambda P, i, j, u: tp.sum(u[i]), "sum needs the index that it runs over"),
     "sum over text": (lambda P, i, j, u: tp.sum["i"](u[i]), "sum[...] takes indices, not i"),
