@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Any
 
 from tensorprog.check.graph import Structure
@@ -18,6 +19,7 @@ from tensorprog.language.expr import (
     Variable,
     bound_indices,
     free_indices,
+    reindexed,
     replace_variables,
     slots_of,
     substitute,
@@ -185,9 +187,32 @@ class Editor:
         return self._made[key]
 
     def image(self, statement: MatMul | Dot, position: int, wanted: str, *read: Expr, origin: str = "") -> Variable:
-        """A new product, given without a left side, that is named as wanted and put before another."""
+        """A product without a left side as the program has it, or new, named as wanted and put before another."""
+        known = self._known(statement) if isinstance(statement, MatMul) else None
+        if known is not None:
+            return known
         key = "image", statement
         return self.once(key, position, lambda: replace(statement, target=self.family(wanted, *read)), origin)
+
+    def _known(self, wanted: MatMul) -> Variable | None:
+        """What the program has made by a product already."""
+        ranges, parts = self._ranges, (wanted.weight, wanted.vector)
+        for s in self.netsor.body:
+            if not isinstance(s, MatMul) or (s.weight.name, s.vector.name) != tuple(part.name for part in parts):
+                continue
+            slots = (zip(own.slots, part.slots, strict=True) for own, part in zip(s.references, parts, strict=True))
+            values = {own.bare: slot for own, slot in chain(*slots) if own.bare}
+            within = (
+                slot.bare in values and self._inside(values[slot.bare], ranges[slot.bare]) for slot in s.target.slots
+            )
+            weight, vector = (reindexed(own, values) for own in s.references)
+            if replace(s, target=wanted.target, weight=weight, vector=vector) == wanted and all(within):
+                return reindexed(s.target, values)
+        return None
+
+    def _inside(self, slot: Affine, span: Range) -> bool:
+        low, high = slot.bounds(self._ranges)
+        return span[0] <= low and high < span[1]
 
     def becomes(self, kind: str, position: int, expr: Expr, width: str = "") -> Rewrite:
         """Put a Nonlin in the place of a statement."""
