@@ -4,7 +4,7 @@ import weakref
 
 import numpy as np
 
-from tensorprog import Law
+from tensorprog import Law, Program
 from tests.reading import loads
 
 STEPS = 24
@@ -79,3 +79,34 @@ def test_what_a_cell_takes_is_free_with_its_law():
     points = weakref.ref(law.recursion.points)
     del law
     assert points() is None
+
+
+GRU = """
+program: cells
+constants: {T: 5}
+indices: {t: 1..T}
+initial: {x: {mean: 0, cov: 1}}
+weights: {Uz: 1, Ur: 2, Uh: 1}
+body:
+  - h[0] = Nonlin(0)
+  - gz[t] = MatMul(Uz, h[t - 1])
+  - gr[t] = MatMul(Ur, h[t - 1])
+  - r[t] = Nonlin(sigmoid(gr[t]) * h[t - 1])
+  - gh[t] = MatMul(Uh, r[t])
+  - h[t] = Nonlin((1 - sigmoid(gz[t])) * h[t - 1] + sigmoid(gz[t]) * tanh(gh[t] + x))
+  - e[t] = Nonlin(tanh(gr[t]))
+  - f[t] = Nonlin(tanh(gr[t]) * h[t])
+  - g[t] = Nonlin(tanh(gr[t] + gz[t]) * h[t])
+outputs: [e, f, g]
+"""
+
+
+def test_gates_that_are_independent_of_what_a_cell_carries():
+    """The reset gate of a GRU has exact expectations, and points where a function reads it with what is carried."""
+    program = Program.from_netsor(loads(GRU))
+    law = program.limit()
+    e, f, g, h = (np.diagonal(np.asarray(law.cov(name, with_error=True)), 0, 1, 2)[:, -5:] for name in "efgh")
+    assert np.all(abs(f[0] - e[0] * h[0]) <= f[1] + e[1] + h[1])
+    assert 0 < f[1].max() < g[1].max() < 2e-3 and e[1].max() < 1e-3
+    found = np.square(np.asarray(program.run(256, 4000, seed=1)["g"])).reshape(4000, -1)
+    assert np.all(abs(found.mean(axis=0) - g[0]) <= g[1] + 6 * found.std(axis=0) / 4000**0.5 + 0.01 * g[0])
