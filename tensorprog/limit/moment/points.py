@@ -511,14 +511,16 @@ class VectorsAtPoints:
                 if w.size:
                     at = self.columns.positions(f, places[w, r + done][None])
                     at |= self.columns.positions(g, places[w, c][None], "_")
-                    found = self.numbers.base(f, g).at({**at, REPLICATE: draws})
+                    with self.numbers.by_itself():
+                        found = self.numbers.base(f, g).at({**at, REPLICATE: draws})
                     for x, slots in self.added.get(f, {}).items() if a == b else ():
                         spots = {f"{k}{copy}": slot.at({n: Affine.index(f"{n}{copy}") for n in slot.indices})
                                  for copy in ("", "_") for k, slot in enumerate(slots)}  # fmt: skip
                         there = {
                             k: sum((c * at[n] for n, c in s.terms), np.full((1, 1), s.offset)) for k, s in spots.items()
                         }
-                        found = found + self.numbers.base(x, x).at({**there, REPLICATE: draws})
+                        with self.numbers.by_itself():
+                            found = found + self.numbers.base(x, x).at({**there, REPLICATE: draws})
                     cov[:, w, r, c], off[:, w, r, c] = found.value, found.error
         own = np.einsum("...ii->...i", cov[..., done:])
         deviations = np.sqrt(np.concatenate([np.square(before).sum(axis=-1), own], axis=-1))

@@ -92,7 +92,8 @@ class Recurrences:
                         self._waiting.remove(number)
                         outermost = not self.active
                         try:
-                            self._fill(number)
+                            with self.numbers.by_itself():
+                                self._fill(number)
                         except BaseException:
                             if outermost:
                                 self.numbers.start_again()

@@ -21,10 +21,9 @@ algebra: numbers with errors (`numbers`) or formulas (`formulas.recursion`).
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from itertools import product
 from typing import Any, Generic, TypeVar
@@ -72,8 +71,7 @@ K = TypeVar("K")
 W = TypeVar("W")
 Ranges = Mapping[str, Range]
 Copies = Mapping[int, tuple[tuple[int, int], Mapping[str, Affine]]]
-# a program of 1,000 layers is asked for layer by layer from its end, by some twenty calls for each
-sys.setrecursionlimit(max(sys.getrecursionlimit(), 50_000))
+DEEP = 20  # covariances and averages that are computed inside each other
 
 
 class _Prepared:
@@ -137,6 +135,7 @@ class Recursion(ABC, Generic[V, M]):
         self._averages: dict[str, V] = {}
         self._expectations: dict[Any, M] = {}
         self._ranges: dict[tuple[str, str], dict[str, Range]] = {}
+        self._inside = 0
 
     @property
     def layered(self) -> bool:
@@ -554,12 +553,52 @@ class Recursion(ABC, Generic[V, M]):
 
         return c(left, other_left) * c(right, other_right) + c(left, other_right) * c(right, other_left)
 
-    @staticmethod
-    def _made(known: dict[K, W], key: K, make: Callable[[], W]) -> W:
-        """What is remembered, or made now; a covariance of layer 100 needs those of layer 99."""
-        if key not in known:
+    # -- remembered, however deep a program is ----------------------------------------------------------------------
+
+    def _made(self, known: dict[K, W], key: K, make: Callable[[], W]) -> W:
+        """What is remembered, or made now.
+
+        A covariance of layer 100 needs those of layer 99.  What stands DEEP computations inside others is made before
+        them; they are begun again, and find it.
+        """
+        if key in known:
+            return known[key]
+
+        def enter() -> None:
             known[key] = make()
+
+        if self._inside >= DEEP:
+            raise _Waiting(enter)
+        before, waiting = self._inside, [enter]
+        self._inside += 1
+        try:
+            while waiting:
+                try:
+                    waiting[-1]()
+                    waiting.pop()
+                except _Waiting as deeper:
+                    if before:
+                        raise
+                    waiting.append(deeper.enter)
+        finally:
+            self._inside = before
         return known[key]
+
+    @contextmanager
+    def by_itself(self) -> Iterator[None]:
+        """What is computed inside is not begun again: it changes what is known step by step."""
+        before, self._inside = self._inside, 0
+        try:
+            yield
+        finally:
+            self._inside = before
+
+
+class _Waiting(Exception):
+    """A computation is to be made before all those that it stands in."""
+
+    def __init__(self, enter: Callable[[], None]) -> None:
+        self.enter = enter
 
 
 @lru_cache(maxsize=1 << 12)
