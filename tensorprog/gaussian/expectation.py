@@ -31,7 +31,7 @@ from tensorprog.gaussian.kernels import (
 )
 from tensorprog.gaussian.quadrature import Side, crude_norm, integrate_line, integrate_plane
 from tensorprog.gaussian.series import ENOUGH as NEGLIGIBLE
-from tensorprog.gaussian.series import HermiteSeries, ProductSeries, hermite_series
+from tensorprog.gaussian.series import HermiteSeries, ProductSeries, hermite_series, tabulated
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
@@ -42,6 +42,8 @@ __all__ = ["cross", "mean", "without_batch"]
 # an answer whose error exceeds this, relative to the size of the functions, lets the next method try as well
 ENOUGH = 1e-12
 PAIRS, LAWS = 1 << 15, 1 << 12  # pairs, and laws of one variable or pairs on panels, at once
+MANY = 1 << 12  # laws of mean 0 that are not looked through for equal ones
+SOME = 1 << 9  # laws of mean 0 from which tables pay
 PARTS = 4  # into which both sides of many pairs are cut
 TOGETHER, APART = 1 << 13, 1 << 9  # laws at once, and those of a function that differs among them
 # relative errors of laws up to this pass on as they are; what larger ones do is seen by differences
@@ -312,7 +314,7 @@ class _Laws:
     mu: Array
     var: Array
     shape: tuple[int, ...] | None = None
-    left: float = NEGLIGIBLE  # what series may leave out
+    left: float = NEGLIGIBLE  # what tables may leave out
 
     @cached_property
     def sd(self) -> Array:
@@ -344,6 +346,9 @@ class _Laws:
         """E f(X): the value where there is no variance, exactly 0 for odd functions at mean 0."""
         if self.closed is not None:
             return kernel(self.closed, UNIT, self.var, np.zeros(()), np.zeros(()))
+        if self.table is not None:
+            found = self.table.coefficients[0]
+            return Estimate(found, np.where(found == 0, 0.0, self.table.rough + 4 * EPS * self.table.norm))
         value, error = np.zeros((2, *self.mu.shape))
         for cut in _cuts(len(self.mu), LAWS if self.shape is None else len(self.mu)):
             f, mu, _ = side = self.side(cut)
@@ -364,7 +369,7 @@ class _Laws:
         """sqrt(E f^2), to a digit or so."""
         if self.closed is not None:
             return np.sqrt(np.maximum(kernel(self.closed, self.closed, self.var, self.var, self.var).value, 0.0))
-        return crude_norm(*self.side(slice(None)))
+        return crude_norm(*self.side(slice(None))) if self.table is None else self.table.norm
 
     @cached_property
     def closed(self) -> Elementary | None:
@@ -373,9 +378,15 @@ class _Laws:
         return elementary(self.f) if usual else None
 
     @cached_property
+    def table(self) -> HermiteSeries | None:
+        """The Hermite coefficients for many laws, from tables."""
+        many = self.shape is None and len(self.mu) > SOME and not self.mu.any()
+        return tabulated(self.f, self.sd, self.left) if many else None
+
+    @cached_property
     def series(self) -> HermiteSeries | None:
         """The Hermite coefficients for all laws."""
-        return hermite_series(self.function, self.mu, self.sd, enough=self.left)
+        return hermite_series(self.function, self.mu, self.sd, enough=self.left) if self.table is None else self.table
 
 
 @lru_cache(maxsize=4)
@@ -391,17 +402,22 @@ def _variables(
     keys = [m + 1j * v for m, v in zip(laws[::2], laws[1::2], strict=True)]
     known: dict[RealFunction, tuple[Array, _Laws]] = {}
     found: list[tuple[_Laws, Places]] = []
-    for f, key in zip(functions, keys, strict=True):
+    for k, (f, key) in enumerate(zip(functions, keys, strict=True)):
         plain, own = without_batch(f), [k.ravel() for h, k in zip(functions, keys, strict=True) if h is f]
+        own = own[:1] if np.array_equal(own[0], own[-1]) else own
         if plain is None:
             shape = _batch(f, key.shape)
             every = np.broadcast_to(key, shape).ravel()
             found.append((_Laws(f, every.real, every.imag, shape), np.arange(every.size).reshape(shape)))
             continue
+        # looking for equal laws takes longer than closed forms and tables do
+        each = sum(map(len, own)) > MANY and not any(k.real.any() for k in own)
         if f not in known:
-            different = np.unique(np.concatenate(own))
+            different = np.concatenate(own) if each else np.unique(np.concatenate(own))
             known[f] = different, _Laws(plain, different.real.copy(), different.imag.copy(), left=left)
-        found.append((known[f][1], np.asarray(np.searchsorted(known[f][0], key))))
+        start = len(own[0]) if k and len(own) > 1 else 0
+        places = start + np.arange(key.size).reshape(key.shape) if each else np.searchsorted(known[f][0], key)
+        found.append((known[f][1], np.asarray(places)))
     return found
 
 

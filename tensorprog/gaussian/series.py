@@ -30,7 +30,7 @@ from tensorprog.gaussian.quadrature import gauss_legendre, structure
 Array = NDArray[Any]
 Places = NDArray[np.intp]
 
-__all__ = ["HermiteSeries", "ProductSeries", "hermite", "hermite_series", "series"]
+__all__ = ["HermiteSeries", "ProductSeries", "hermite", "hermite_series", "series", "tabulated"]
 
 ORDERS = (16, 32, 64, 128, 256)
 SHARE = 3  # of the coefficients one is compared with that of the coarser rule
@@ -46,6 +46,9 @@ MOST_NODES = 4000
 FAR = 1e300  # singularities of exp(0 * x) are infinitely far away
 ENOUGH = 8e-8
 LEFT = 8 * EPS  # what is left out of a product, relative to the norms, that is rounding
+OCTAVE = 24  # deviations between two powers of 2, whose series give all between
+OFF = 1e-13  # how far off these may be
+LOOKED_AT = np.array([-1.0, -0.4, 0.1, 0.6, 1.0])  # places, from -1 to 1, of some of these
 MOST, SEEN = 0.97, 4096  # the share of pairs that have no more orders than they need, and how many pairs tell
 
 
@@ -145,6 +148,76 @@ def series(
         parts.append([getattr(each, one.name) for one in fields(each)])
     back = np.argsort(ranked)
     return HermiteSeries(*(np.concatenate(arrays, axis=-1)[..., back] for arrays in zip(*parts, strict=True)))
+
+
+def tabulated(f: RealFunction, sd: Array, enough: float = ENOUGH) -> HermiteSeries | None:
+    """The series of very many laws of mean 0, by polynomials in the logarithm of the deviation; None if none serve.
+
+    E f(sd z) h_k(z) is the integral of f(x) h_k(x / sd) density(x / sd) / sd, which decays while Re 1 / sd^2 is
+    positive: so it is analytic in log sd as far as pi / 4 from the real axis, whatever f is, and the OCTAVE deviations
+    between two powers of 2 that are integrated for once give all others to rounding.
+
+    Shapes    sd (m,)
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        octaves = np.floor(np.log2(sd))
+        places = np.where(sd > 0, 2 * (np.log2(sd) - octaves) - 1, 0.0)
+    numbers = np.unique(octaves)
+    orders = [len(table.terms) for table in (_octave(f, float(n), enough) for n in numbers) if table is not None]
+    if len(orders) < len(numbers):
+        return None
+    order = max(orders)  # what is left out is told from this order on
+    tables = [_octave(f, float(number), enough, order) for number in numbers]
+    squares, tail, steep, rough = np.empty((4, len(sd)))
+    coefficients = np.zeros((order, len(sd)))
+    for number, table in zip(numbers, tables, strict=True):
+        if table is None:
+            return None
+        at = np.flatnonzero(octaves == number)
+        waves = np.polynomial.chebyshev.chebvander(places[at], table.terms.shape[1] - 1).T
+        squares[at] = table.squares @ waves
+        tail[at], steep[at], rough[at] = table.tail, table.steep, table.rough
+        for k in np.flatnonzero(table.terms.any(axis=1)):
+            coefficients[k, at] = table.terms[k] @ waves
+    norm = np.sqrt(np.maximum(squares, 0.0))
+    return HermiteSeries(coefficients, norm, tail * norm, steep * norm, rough * norm)
+
+
+class _Octave(NamedTuple):
+    """Coefficients and E f^2 as Chebyshev series in the place in an octave; errors as in `HermiteSeries`, but relative.
+
+    Shapes    terms (K, OCTAVE), squares (OCTAVE,)
+    """
+
+    terms: Array
+    squares: Array
+    tail: float
+    steep: float
+    rough: float
+
+
+@lru_cache(maxsize=256)
+def _octave(f: RealFunction, number: float, enough: float, order: int = 0) -> _Octave | None:
+    """The series for deviations from 2**number to twice that; for 0, where the number is -inf; 0 orders: the least."""
+    if number == -np.inf:
+        value = evaluate(f, np.zeros(1))
+        return _Octave(value[None], value**2, 0.0, math.sqrt(2), 8 * EPS) if np.isfinite(value).all() else None
+    places = np.concatenate([np.cos(np.pi * (np.arange(OCTAVE) + 0.5) / OCTAVE), LOOKED_AT])
+    law = lambda _: f, np.zeros(places.shape), 2.0 ** (number + (places + 1) / 2)
+    exact = series(*law, order) if order else hermite_series(*law, enough=enough)
+    if exact is None:
+        return None
+    scale = 1 / np.where(exact.norm > 0, exact.norm, 1.0)
+    known = np.concatenate([exact.coefficients, exact.norm[None] ** 2])
+    waves = np.polynomial.chebyshev.chebvander(places, OCTAVE - 1)
+    terms = known[:, :OCTAVE] @ waves[:OCTAVE] * (2 / OCTAVE)
+    terms[:, 0] /= 2
+    missed = np.square((terms @ waves.T - known) * scale)
+    off = float(np.sqrt(missed[:-1].sum(axis=0) + missed[-1] * scale**2).max())
+    if off > OFF:
+        return None
+    tail, steep, rough = (float((array * scale).max()) for array in (exact.tail, exact.steep, exact.rough))
+    return _Octave(terms[:-1], terms[-1], tail, steep, rough + 2 * off)
 
 
 class _Rule(NamedTuple):
