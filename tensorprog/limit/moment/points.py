@@ -541,8 +541,11 @@ class VectorsAtPoints:
             return take(values, (REPLICATE,), starts, reference.slots, (), ranges)
         if family.kind == "scalar":
             return self.numbers.average_at(reference, ranges).value
-        box = tuple(slot.span(ranges) for slot in reference.slots)
-        values, starts = self.values(reference.name, family.ranges if any(family.boundaries) else box)
+        box = tuple(  # no more than is read: the rest may not be known yet
+            whole if rule == "wrap" else (max(slot.span(ranges)[0], whole[0]), min(slot.span(ranges)[1], whole[1]))
+            for slot, whole, rule in zip(reference.slots, family.ranges, family.boundaries, strict=True)
+        )
+        values, starts = self.values(reference.name, box)
         return take(values, (REPLICATE,), starts, reference.slots, (COORDINATE,), ranges, family.boundaries)
 
     # -- averages -------------------------------------------------------------------------------------------------
