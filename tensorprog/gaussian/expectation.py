@@ -322,16 +322,19 @@ class _Laws:
         return np.sqrt(self.var)
 
     def function(self, at: Any) -> RealFunction:
-        """The function at some places, one after the other."""
+        """The function at some places, one after the other, which may come again."""
         f, shape = self.f, self.shape
         if shape is None:
             return f
+        own = np.arange(len(self.mu))[at]
+        order, turn = np.argsort(own, kind="stable"), np.empty(own.shape, int)
+        turn[order] = np.arange(len(own)) - np.searchsorted(own[order], own[order])  # how often a place came before
 
         def call(x: Array) -> Array:
-            whole = np.zeros((len(self.mu), x.shape[-1]))
-            whole[at] = x
-            values = np.broadcast_to(f.call(whole.reshape((*shape, -1))), (*shape, x.shape[-1]))
-            return np.asarray(values.reshape(whole.shape)[at])
+            whole = np.zeros((len(self.mu), 1 + turn.max(initial=0), x.shape[-1]))
+            whole[own, turn] = x
+            values = np.broadcast_to(f.call(whole.reshape((*shape, -1))), (*shape, math.prod(whole.shape[1:])))
+            return np.asarray(values.reshape(whole.shape)[own, turn])
 
         visible = [np.broadcast_to(a, (*shape, *a.shape[-k:])) for a, k in ((f.kinks, 1), (f.features, 2))]
         kinks, features = (a.reshape((len(self.mu), *a.shape[len(shape) :]))[at] for a in visible)

@@ -231,3 +231,24 @@ def test_families_of_one_law_are_independent(tmp_path: Path) -> None:
     law, gram = tp.load(tmp_path / "two.yaml").limit(), inputs @ inputs.T / 4
     np.testing.assert_allclose(np.asarray(law.cov("f")), 5 * gram + 1.0, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(np.asarray(law.cov("g")), gram**2, rtol=1e-12, atol=1e-12)
+
+
+def test_kinks_behind_a_normalisation() -> None:
+    """Numbers that differ from input to input stand in one function: it is the same function of scaled inputs."""
+    rng = np.random.default_rng(1)
+    inputs = 0.3 * rng.standard_normal(20) + rng.standard_normal((6, 20)) * np.geomspace(1e-3, 0.1, 6)[:, None]
+    second = inputs @ inputs.T / 20
+    scale = 1 / np.sqrt(np.diag(second) + 0.01)
+
+    def covariance(normed: bool) -> tp.Covariance:
+        P = tp.Program("normed")
+        i = P.index("i", 6)
+        u = P.initial("u[i]", data=inputs) if normed else P.initial("u[i]", cov=second * np.outer(scale, scale))
+        by = 1 / tp.sqrt(P.dot("m[i]", u[i], u[i], scale="1/n")[i] + 0.01) if normed else 1
+        x = P.nonlin("x[i]", tp.clip(u[i] * by + 0.3, -1, 1))
+        P.outputs(P.matmul("f[i]", P.weight("W"), x[i]))
+        return P.limit().cov("f")
+
+    found, expected = covariance(True), covariance(False)
+    assert np.all(np.abs(np.asarray(found) - expected) <= found.error + expected.error)
+    assert found.error < 1e-8
