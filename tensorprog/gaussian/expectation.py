@@ -28,6 +28,7 @@ from tensorprog.gaussian.kernels import (
     ordinary,
     passed_on,
     refuse_correlation,
+    values,
 )
 from tensorprog.gaussian.quadrature import Side, crude_norm, integrate_line, integrate_plane
 from tensorprog.gaussian.series import ENOUGH as NEGLIGIBLE
@@ -165,8 +166,9 @@ def _by_tiles(
     for tile in tiles[:1]:  # what all need is computed once
         fill(tile)
     threaded(fill, tiles[1:])
-    # both orders of one pair may round apart
-    return Estimate(*(np.maximum(a, _exchanged(a, pairs)).reshape(batch) for a in (value, error)))
+    if pairs:  # both orders of one pair may round apart
+        value, error = (np.maximum(array, _exchanged(array, pairs)) for array in (value, error))
+    return Estimate(value.reshape(batch), error.reshape(batch))
 
 
 def _closed(f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estimate, pairs: int) -> Estimate | None:
@@ -184,31 +186,55 @@ def _closed(f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estima
     if f.parity * g.parity < 0:
         return Estimate.exact(np.zeros(batch))
 
-    def answer(v: Array, off: Array, w: Array, other: Array, *both: Any) -> Estimate:
-        cov, error, diagonal = both
-        none = (v == 0) | (w == 0)
-        cov = np.where(none, 0.0, cov) if none.any() else cov
-        found, same = kernel(one, two, v, w, cov), diagonal & (v == w) & (v == cov)
+    errors = [each.error if each.error.any() else np.zeros(()) for each in (*law[2:], c)]
+    moved = max(float(_relative(*side).max(initial=0.0)) for side in zip(errors, (v, w), strict=False))
+    least = math.prod(float(each.min(initial=1.0, where=each > 0)) for each in (v, w)) ** 0.5
+    largest, some = max(moved, float(errors[2].max(initial=0.0)) / least), not (v.all() and w.all())
+
+    def answer(*given: Array) -> Estimate:
+        (v, off, own, moves, slope), (w, other, its, shifts, slant), (cov, error, diagonal) = (
+            given[:5], given[5:10], given[10:]
+        )  # fmt: skip
+        cov = np.where((v == 0) | (w == 0), 0.0, cov) if some else cov
+        value, bound = values(one, two, v, w, cov), moves * shifts
         if f.parity < 0 or g.parity < 0:
-            found = Estimate(found.value, found.error * (cov != 0))
-        if not (off.any() or other.any() or error.any()):
-            return found
-        moved = max(float(_relative(*side).max()) for side in ((off, v), (other, w)))
-        least = math.prod(float(each.min(initial=1.0, where=each > 0)) for each in (v, w)) ** 0.5
-        if max(moved, float(error.max()) / least) <= small:
-            return Estimate(found.value, found.error + passed_on(one, two, v, w, cov, moved, error, same))
+            bound = bound * (cov != 0)
+        if not largest:
+            return Estimate(value, bound)
+        same = diagonal & (v == w) & (v == cov) if diagonal.any() else diagonal
+        if largest <= small:
+            bound = bound + error * (slope * slant)
+            if same.any():
+                x, y, both = (np.broadcast_to(array, same.shape)[same] for array in (v, w, cov))
+                bound = np.where(same, own * its, bound)
+                bound[same] += passed_on(one, two, x, y, both, moved)
+            return Estimate(value, bound)
 
         def call(law: list[Array]) -> Estimate:
             v, w = (np.maximum(each, 0.0) for each in law[:2])
             return kernel(one, two, v, np.where(same, v, w), np.where(same, v, law[2]))
 
-        return _by_differences(call, found, [Estimate(v, off), Estimate(w, other), Estimate(cov, error)])
+        return _by_differences(
+            call, Estimate(value, bound), [Estimate(v, off), Estimate(w, other), Estimate(cov, error)]
+        )
 
     COMPILED.prepare(math.prod(batch))
-    errors = [each.error if each.error.any() else np.zeros(()) for each in (*law[2:], c)]
-    diagonal = _diagonal(batch, pairs) if any(array.any() for array in errors) else np.ones((), bool)
+    diagonal = _diagonal(batch, pairs) if largest else np.ones((), bool)
+    left, right = (
+        _sides(h, u, error, moved if largest <= small else 0.0)
+        for h, u, error in ((one, v, errors[0]), (two, w, errors[1]))
+    )
     both = [np.broadcast_to(c.value, batch or (1,)), errors[2], diagonal]
-    return _by_tiles(answer, [v, errors[0]], [w, errors[1]], both, batch, pairs if one == two else 0)
+    return _by_tiles(answer, left, right, both, batch, pairs if one == two else 0)
+
+
+def _sides(form: Elementary, var: Array, error: Array, moved: float) -> list[Array]:
+    """Of one variable: its variance with error, and numbers whose products for both bound errors (Cauchy, Schwarz).
+
+    They are those of rounding, without and with relative errors of variances, and of errors of covariances.
+    """
+    rounding, (slope, bend) = EPS * form.rounding(var) ** 2, form.slopes(var, 1.0)
+    return [var, error, *map(np.sqrt, (rounding, rounding + moved * bend, slope))]
 
 
 def _by_degree(

@@ -297,22 +297,13 @@ SIDES: dict[str, Callable[[Array, float], Sequence[Array]]] = {
 }
 
 
-def passed_on(
-    f: Elementary, g: Elementary, v: Array, w: Array, cov: Array, moved: float, error: Array, same: NDArray[np.bool_]
-) -> Array:
-    """What errors of a law do to a kernel: relative ones of its variances, and those of its covariance.
+def passed_on(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array, moved: float) -> Array:
+    """What relative errors of the moments of one variable, which is X and Y, do to a kernel: they move together.
 
-    By Cauchy and Schwarz as for variables that are equal; the moments of one variable, which is both where `same`
-    holds, move together.
-
-    Shapes    all broadcast to the batch -> batch
+    Shapes    all (pairs,) -> (pairs,)
     """
-    (rise, bend), (slope, twist) = ((np.sqrt(each) for each in h.slopes(u, 1.0)) for h, u in ((f, v), (g, w)))
-    found = np.array(np.broadcast_to(error * (rise * slope) + (moved * bend) * twist, same.shape))
-    v, w, cov = (np.broadcast_to(each, found.shape)[same] for each in (v, w, cov))
-    change = np.abs(values(f, g, *(each * (1 + STEP) for each in (v, w, cov))) - values(f, g, v, w, cov)) / STEP
-    found[same] = ROOM * moved * change
-    return found
+    change = values(f, g, *(each * (1 + STEP) for each in (v, w, cov))) - values(f, g, v, w, cov)
+    return np.asarray(ROOM * moved / STEP * np.abs(change))
 
 
 def _shares(var: Array, spread: float) -> tuple[Array, Array]:
