@@ -22,11 +22,11 @@ from tensorprog.gaussian.function import RealFunction, evaluate
 from tensorprog.gaussian.kernels import (
     CORRELATION_SLACK,
     Elementary,
+    change,
     correlation,
     elementary,
     kernel,
     ordinary,
-    passed_on,
     refuse_correlation,
     values,
 )
@@ -154,7 +154,7 @@ def _by_tiles(
     own = [[np.reshape(a, (1,) * (len(shape) - a.ndim) + a.shape) for a in arrays] for arrays in (left, right, both)]
     exchanged = zip([*own[0], *own[2]], [*own[1], *own[2]], strict=True)
     pairs = pairs if all(np.array_equal(_exchanged(one, pairs), two) for one, two in exchanged) else 0
-    value, error = np.empty((2, *shape))
+    value, error = np.empty(shape), np.empty(shape)
 
     def fill(tile: tuple[slice, ...]) -> None:
         found = answer(*(_cut(array, tile) for arrays in own for array in arrays))
@@ -166,7 +166,7 @@ def _by_tiles(
     for tile in tiles[:1]:  # what all need is computed once
         fill(tile)
     threaded(fill, tiles[1:])
-    if pairs:  # both orders of one pair may round apart
+    if pairs and len(tiles) == 1:  # both orders of one pair may round apart
         value, error = (np.maximum(array, _exchanged(array, pairs)) for array in (value, error))
     return Estimate(value.reshape(batch), error.reshape(batch))
 
@@ -207,7 +207,7 @@ def _closed(f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estima
             if same.any():
                 x, y, both = (np.broadcast_to(array, same.shape)[same] for array in (v, w, cov))
                 bound = np.where(same, own * its, bound)
-                bound[same] += passed_on(one, two, x, y, both, moved)
+                bound[same] += moved * change(one, two, x, y, both, np.broadcast_to(value, same.shape)[same])
             return Estimate(value, bound)
 
         def call(law: list[Array]) -> Estimate:

@@ -38,11 +38,11 @@ __all__ = [
     "CORRELATION_SLACK",
     "Elementary",
     "add_kernel",
+    "change",
     "correlation",
     "elementary",
     "kernel",
     "ordinary",
-    "passed_on",
     "refuse_correlation",
     "values",
 ]
@@ -297,13 +297,13 @@ SIDES: dict[str, Callable[[Array, float], Sequence[Array]]] = {
 }
 
 
-def passed_on(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array, moved: float) -> Array:
-    """What relative errors of the moments of one variable, which is X and Y, do to a kernel: they move together.
+def change(f: Elementary, g: Elementary, v: Array, w: Array, cov: Array, value: Array) -> Array:
+    """What relative errors of one in all moments of one variable, which is X and Y, do to a kernel of some value.
 
     Shapes    all (pairs,) -> (pairs,)
     """
-    change = values(f, g, *(each * (1 + STEP) for each in (v, w, cov))) - values(f, g, v, w, cov)
-    return np.asarray(ROOM * moved / STEP * np.abs(change))
+    moved = values(f, g, *(each * (1 + STEP) for each in (v, w, cov)))
+    return np.asarray(ROOM / STEP * np.abs(moved - value))
 
 
 def _shares(var: Array, spread: float) -> tuple[Array, Array]:

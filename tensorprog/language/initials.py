@@ -150,9 +150,8 @@ class InitialLaw:
         scale = self._variance / rows.shape[-1]
         size = alike(np.sqrt(np.square(rows).sum(axis=-1) * (scale * _rounding(rows.shape[-1]))))
         others = tuple(n if n in equal else f"{n}_" for n in initial.indices)
-        found = contract(
-            Open((*initial.indices, COORDINATE), rows * scale), Open((*others, COORDINATE), rows), [COORDINATE]
-        )
+        found = contract(Open((*initial.indices, COORDINATE), rows), Open((*others, COORDINATE), rows), [COORDINATE])
+        np.multiply(found.data, scale, out=found.data)  # of one side alone it would round both orders of a pair apart
         bound = elementwise(np.multiply, Open(initial.indices, size), Open(others, size))
         return found, bound
 
