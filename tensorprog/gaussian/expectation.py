@@ -166,7 +166,7 @@ def _by_tiles(
     for tile in tiles[:1]:  # what all need is computed once
         fill(tile)
     threaded(fill, tiles[1:])
-    if pairs and len(tiles) == 1:  # both orders of one pair may round apart
+    if pairs:  # both orders of one pair may round apart
         value, error = (np.maximum(array, _exchanged(array, pairs)) for array in (value, error))
     return Estimate(value.reshape(batch), error.reshape(batch))
 
