@@ -81,13 +81,16 @@ class _Networks:
 
     @np.errstate(all="ignore")  # what is not finite in the end is told with its statement
     def draw(self) -> dict[str, Array]:
-        np.setbufsize(BUFFER)  # products of vectors of 1,024 coordinates and scalars take a third of the time
-        for op, drops in zip(self.plan.ops, self.job.drops, strict=True):
-            self.drops = drops
-            getattr(self, op.kind)(op)
-            for name in drops:
-                self.values.pop(name, None)
-        return {name: self.reported(name) for name in self.plan.kept}  # and forgotten, one after the other
+        before = np.setbufsize(BUFFER)  # products of vectors of 1,024 coordinates and scalars take a third of the time
+        try:
+            for op, drops in zip(self.plan.ops, self.job.drops, strict=True):
+                self.drops = drops
+                getattr(self, op.kind)(op)
+                for name in drops:
+                    self.values.pop(name, None)
+            return {name: self.reported(name) for name in self.plan.kept}  # and forgotten, one after the other
+        finally:
+            np.setbufsize(before)  # which numpy 1 would keep
 
     def reported(self, name: str) -> Array:
         """What a run gives of a family, as an array that keeps no larger one alive; the family is forgotten."""

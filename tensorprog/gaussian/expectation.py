@@ -187,7 +187,7 @@ def _closed(f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estima
         return Estimate.exact(np.zeros(batch))
 
     errors = [each.error if each.error.any() else np.zeros(()) for each in (*law[2:], c)]
-    moved = max(float(_relative(*side).max(initial=0.0)) for side in zip(errors, (v, w), strict=False))
+    moved = max(float(_relative(*side).max(initial=0.0)) for side in zip(errors[:2], (v, w), strict=True))
     least = math.prod(float(each.min(initial=1.0, where=each > 0)) for each in (v, w)) ** 0.5
     largest, some = max(moved, float(errors[2].max(initial=0.0)) / least), not (v.all() and w.all())
 
@@ -205,9 +205,9 @@ def _closed(f: RealFunction, g: RealFunction, law: Sequence[Estimate], c: Estima
         if largest <= small:
             bound = bound + error * (slope * slant)
             if same.any():
-                x, y, both = (np.broadcast_to(array, same.shape)[same] for array in (v, w, cov))
+                alike = (np.broadcast_to(array, same.shape)[same] for array in (v, w, cov, value))
                 bound = np.where(same, own * its, bound)
-                bound[same] += moved * change(one, two, x, y, both, np.broadcast_to(value, same.shape)[same])
+                bound[same] += moved * change(one, two, *alike)
             return Estimate(value, bound)
 
         def call(law: list[Array]) -> Estimate:

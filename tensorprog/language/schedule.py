@@ -185,10 +185,7 @@ def upstream(netsor: Draft, names: Iterable[str]) -> frozenset[str]:
 
 def downstream(body: Iterable[Statement], names: Iterable[str]) -> frozenset[str]:
     """Families that depend on some families, these too, through these statements."""
-    readers: dict[str, list[str]] = {}
-    for statement in body:
-        for reference in statement.inputs:
-            readers.setdefault(reference.name, []).append(statement.target.name)
+    readers = grouped((reference.name, statement.target.name) for statement in body for reference in statement.inputs)
     return reached(lambda name: readers.get(name, []), names)
 
 

@@ -57,7 +57,6 @@ from tensorprog.limit.moment.values import REPLICATE, IndexedValues, Settled, Va
 __all__ = ["ARRAYS", "Conditioned", "Drawn", "statements_of", "without_coordinates"]
 
 Array = NDArray[Any]
-Entry = tuple[str, Array, Array]  # members of a family: its name, their places among others and in it
 Drawn = tuple[Open, Box]  # draws of the members of a scalar family in a box
 ARRAYS = 20  # of the size of the largest moments, while they are computed
 RECENT = 2  # windows of moments of two vectors that are kept, where they pass
@@ -360,13 +359,16 @@ class Conditioned(NumericRecursion):
         rows = {k: np.flatnonzero(owner == k) for k in np.unique(owner) if k >= 0}
         entries = [(self.columns.families[weight][k], own, place[own]) for k, own in rows.items()]
         moment = self.operand_moment if operands else self.base
-        return self._blocks(lambda one, two: moment(one[0], two[0]), entries, stop)
+        return self._blocks(lambda k, j: moment(entries[k][0], entries[j][0]), entries, stop)
 
     def _blocks(
-        self, moment: Callable[[Entry, Entry], IndexedValues], entries: Sequence[Entry], size: int
+        self, moment: Callable[[int, int], IndexedValues], entries: Sequence[tuple[str, Array, Array]], size: int
     ) -> tuple[Array, Array]:
-        """The covariance of members of families, by their places in it and in the family: see `_covariances`."""
-        moments = [(one, two, moment(one, two)) for one, two in product(entries, repeat=2)]
+        """The covariance of members of families, by their places in it and in the family: see `_covariances`.
+
+        `moment` has those of two entries, by their numbers.
+        """
+        moments = [(one, two, moment(k, j)) for (k, one), (j, two) in product(enumerate(entries), repeat=2)]
         draws = 1 if all(same_for_all(found) for *_, found in moments) else self.normals.draws
         names = ", ".join(dict.fromkeys(name for name, *_ in entries))
         need(6 * draws * size**2, f"factoring the covariance of {size} members ({names}) that depend on each other")
@@ -426,10 +428,7 @@ class Conditioned(NumericRecursion):
         places = [(other, self._flat(other, box).reshape(-1)) for other, box in drawn]
         ends = np.cumsum([0, *(flat.size for _, flat in places)])
         entries = [(other, ends[k] + np.arange(flat.size), flat) for k, (other, flat) in enumerate(places)]
-        boxes = {id(entry): held for entry, held in zip(entries, drawn, strict=True)}
-        cov, error = self._blocks(
-            lambda one, two: self._joint_moment(boxes[id(one)], boxes[id(two)]), entries, int(ends[-1])
-        )
+        cov, error = self._blocks(lambda k, j: self._joint_moment(drawn[k], drawn[j]), entries, int(ends[-1]))
         self.relative = max(self.relative, relative_error(cov, error))
         normals = np.concatenate([self.normals.of(("scores", other), flat) for other, flat in places], axis=-1)
         rows = triangular(cov)
